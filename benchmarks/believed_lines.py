@@ -35,8 +35,8 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
-from shioenv.live.entered import Command, EnteredMachine, Finished, Running
 from shioenv.system.store import System, find_system
+from shioenv_agents.tasks.entered_machine import Command, EnteredMachine, Finished, Running
 from shioenv_eval.predictors.cowrie import Cowrie
 from shioenv_serve.ssh.machines import LIMITS, login_accounts, login_words
 

@@ -48,7 +48,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     "CHANNEL": (
         *(f"shioenv/{each}" for each in (*_RUN, "live")),
         *_MACHINES,
-        "shioenv_agents/tasks/terminal.py",
+        *(f"shioenv_agents/tasks/{name}.py" for name in ("entered_machine", "terminal")),
     ),
     "JUDGE": (
         *_TASK,

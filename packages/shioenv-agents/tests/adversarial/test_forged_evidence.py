@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 
 from shioenv.errors import SandboxError
-from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
+from shioenv_agents.tasks.entered_machine import Command, EnteredMachine, Running
 from shioenv_agents.tasks.harbor.check import EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import LeftMachine, evidence_of
 from support.forgeries import FORGERIES, GOAL

@@ -10,11 +10,12 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.entered import Command, close
+from shioenv.live.entered import close
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.attacks import ATTACKS, HARM, Attack, forgeries
+from shioenv_agents.tasks.entered_machine import Command
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task

@@ -12,10 +12,11 @@ from typing import IO
 import pytest
 
 from shioenv.errors import InputError, SandboxError, UsageError
-from shioenv.live.entered import Command, EnteredMachine, Finished, Running, parse_control_line
+from shioenv.live.entered import parse_control_line
 from shioenv.sandbox.base import MEBIBYTE, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
+from shioenv_agents.tasks.entered_machine import Command, EnteredMachine, Finished, Running
 from shioenv_agents.tasks.harbor.evidence import evidence_of
 from support.waiting import PATIENCE, next_turn
 

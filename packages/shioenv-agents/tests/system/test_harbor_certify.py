@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
 from shioenv.errors import TaskError
-from shioenv.live.entered import EnteredMachine
 from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import Attack
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import faults_now, judge_digests
+from shioenv_agents.tasks.entered_machine import EnteredMachine
 from shioenv_agents.tasks.harbor import trial_certification as folders
 from shioenv_agents.tasks.harbor.task_folders import LIMITS, export_tasks, name_of
 from shioenv_agents.tasks.harbor.trial_certification import (

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from shioenv.errors import OutputExistsError, TaskError, UsageError
-from shioenv.live.entered import EnteredMachine
 from shioenv.system.store import System
+from shioenv_agents.tasks.entered_machine import EnteredMachine
 from shioenv_agents.tasks.harbor.task_folders import (
     ANSWER,
     GOAL,

@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.live.entered import Command, EnteredMachine, group_of
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, started
+from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
+from shioenv_agents.tasks.entered_machine import (
+    Command,
+    CommandTimeoutError,
+    EnteredMachine,
+    finished,
+    group_of,
+    started,
+)
 from shioenv_agents.tasks.terminal import runner_seat
 from support.fronts_tasks import sandboxes
 from support.waiting import next_turn

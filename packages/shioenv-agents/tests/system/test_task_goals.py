@@ -15,9 +15,9 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.inputs import Session
 from shioenv.errors import SandboxError, ShellEndedError, TerminalError
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.entered import Command, Running
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
+from shioenv_agents.tasks.entered_machine import Command, Running
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.make import make_task

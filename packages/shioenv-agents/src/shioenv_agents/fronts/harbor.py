@@ -24,11 +24,18 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
-from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import pack, put, unpack
+from shioenv_agents.tasks.entered_machine import (
+    OUTPUT,
+    Command,
+    CommandTimeoutError,
+    EnteredMachine,
+    Finished,
+    finished,
+)
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import evidence_of
 from shioenv_agents.tasks.harbor.task_folders import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL

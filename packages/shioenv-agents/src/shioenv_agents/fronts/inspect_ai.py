@@ -38,10 +38,10 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, ShioenvError
-from shioenv.live.entered import OUTPUT, Command
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
+from shioenv_agents.tasks.entered_machine import OUTPUT, Command, CommandTimeoutError, finished
 from shioenv_agents.tasks.episode import MAX_TURNS, shown
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks

@@ -34,10 +34,11 @@ from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import SandboxError, ShellEndedError, TerminalError, UsageError
-from shioenv.live.entered import START_SECONDS, Command, close, end_group, start
+from shioenv.live.entered import START_SECONDS, close
 from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, Entered, Limits, Request
 from shioenv.system.store import System
+from shioenv_agents.tasks.entered_machine import Command, end_group, start
 from shioenv_agents.tasks.unrecorded import PROBE, SECONDS, unrecorded
 
 ROWS: Final = 100

@@ -18,8 +18,9 @@ from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import InputError, ShellEndedError, TerminalError, UsageError
-from shioenv.live.entered import Command, close
+from shioenv.live.entered import close
 from shioenv.sandbox.base import LARGEST, Limits
+from shioenv_agents.tasks.entered_machine import Command
 from shioenv_agents.tasks.make import contents
 from shioenv_agents.tasks.terminal import ROWS, Terminal, for_rows, runner_seat
 from support.scripted_machine import ScriptedLines, ScriptedMachine

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from shioenv.errors import SandboxError
-from shioenv.live.entered import OUTPUT, Command, Finished, Running, close, group_of
-from shioenv.sandbox.base import Entered
 
 Answer = TypeVar("Answer")
 
@@ -91,97 +89,3 @@ class Seat(Generic[Machine]):
         if self._machine is None:
             self._machine = self._opened()
         return action(self._machine)
-
-
-class Enterable(Closable, Protocol):
-    """A machine in which commands can be started from outside, such as `EnteredMachine`."""
-
-    def start(self, command: Command) -> Entered:
-        """See `EnteredMachine.start`."""
-        ...
-
-    def end_group(self, group: int) -> None:
-        """See `EnteredMachine.end_group`."""
-        ...
-
-
-EnterableMachine = TypeVar("EnterableMachine", bound=Enterable)
-
-
-class CommandTimeoutError(TimeoutError):
-    """A command timed out, and was ended with its process group."""
-
-    def __init__(self, seconds: float | None, output: bytes, errors: bytes) -> None:
-        super().__init__(f"Command timed out after {seconds} seconds")
-        self.output, self.errors = output, errors
-        """The command's output and errors until the timeout."""
-
-
-async def finished(
-    seat: Seat[EnterableMachine],
-    command: Command,
-    *,
-    given: IO[bytes] | None = None,
-    into: IO[bytes] | None = None,
-    most: int = OUTPUT,
-    seconds: float | None = None,
-) -> Finished:
-    """Start a command and wait for its end; see `Running.finish`.
-
-    The command's processes are ended when the caller is cancelled or the time is over. Errors:
-    CommandTimeoutError, those of `started`.
-    """
-    running = await started(seat, command)
-    over = False
-    try:
-        async with asyncio.timeout(seconds):
-            done = await running.finish(given, into, most)
-        over = True
-    except TimeoutError:
-        raise CommandTimeoutError(seconds, *running.printed) from None
-    finally:
-        group = running.group
-        if not over and group is not None:
-            await seat.complete(seat.do(lambda machine: machine.end_group(group)))
-    return done
-
-
-async def started(seat: Seat[EnterableMachine], command: Command) -> Running:
-    """Start a command, and return it with its process group if the control channel reports one.
-
-    If the caller is cancelled, the command is ended as soon as it has started. Errors: those of
-    `EnteredMachine.start`.
-    """
-    starting = asyncio.ensure_future(seat.do(lambda machine: _start(machine, command)))
-    try:
-        return Running(*await asyncio.shield(starting))
-    except asyncio.CancelledError:
-        await seat.complete(_end(seat, starting))
-        raise
-
-
-def _start(machine: Enterable, command: Command) -> tuple[Entered, int | None]:
-    entered = machine.start(command)
-    try:
-        return entered, group_of(entered)
-    except BaseException:
-        close(entered)
-        raise
-
-
-async def _end(
-    seat: Seat[EnterableMachine], starting: asyncio.Future[tuple[Entered, int | None]]
-) -> None:
-    await asyncio.wait([starting])
-    if starting.exception() is None:
-        entered, group = starting.result()
-        await seat.do(lambda machine: _end_entered(machine, entered, group))
-
-
-def _end_entered(machine: Enterable, entered: Entered, group: int | None) -> None:
-    """Kill a new command. If its process group is unknown, it continues."""
-    try:
-        if group is not None:
-            machine.end_group(group)
-    finally:
-        close(entered)

@@ -20,9 +20,9 @@ from typing import Any, Final
 from shioenv.domain.names import name_bytes
 from shioenv.errors import TaskError, UsageError
 from shioenv.files.durable import new_directory
-from shioenv.live.entered import Command, EnteredMachine, Finished, Running
 from shioenv.sandbox.base import FileChange, Limits
 from shioenv.system.store import System, find_system
+from shioenv_agents.tasks.entered_machine import Command, EnteredMachine, Finished, Running
 from shioenv_agents.tasks.goal_check import DATES, date_of, is_now, refuse_other
 from shioenv_agents.tasks.harbor import check
 from shioenv_agents.tasks.harbor.evidence import LeftMachine, evidence_of

@@ -17,21 +17,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.errors import InputError, SandboxError, UsageError
-from shioenv.live import entered as entering
-from shioenv.live.entered import (
+from shioenv.errors import InputError, UsageError
+from shioenv.live.entered import close
+from shioenv.live.machine_thread import Seat
+from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
+from shioenv_agents.tasks import entered_machine as entering
+from shioenv_agents.tasks.entered_machine import (
     Command,
+    CommandTimeoutError,
     EnteredMachine,
     Finished,
     Running,
     end_group,
+    finished,
     group_of,
-    parse_control_line,
-    send_first,
     start,
+    started,
 )
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, started
-from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
 from support.scripted_machine import ScriptedMachine
 from support.waiting import next_turn
 
@@ -127,24 +129,6 @@ def test_what_a_killed_command_and_its_words_say_is_no_status(machine: ScriptedM
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (b"group 12\n", ("group", 12)),
-        (b"status 0", ("status", 0)),
-        (b"status 12345678901", None),
-        (b"status -1", None),
-        (b" status 1", None),
-        (b"status 1 of bash", None),
-        (b"", None),
-    ],
-)
-def test_a_line_of_the_talk_is_a_word_and_a_number(
-    line: bytes, expected: tuple[str, int] | None
-) -> None:
-    assert parse_control_line(line) == expected
-
-
-@pytest.mark.parametrize(
     ("said", "exit_code", "group"),
     [
         (b"odd\ngroup 5\nstatus 258\n", 2, 5),
@@ -186,17 +170,7 @@ def test_a_group_is_read_and_no_byte_more() -> None:
     other, theirs = ends_of(b"status 1\n")
     theirs.close()
     assert group_of(other) is None
-    entering.close(other)
-
-
-def test_words_that_cannot_be_sent_close_all_ends() -> None:
-    entered, theirs = ends_of(b"")
-    theirs.close()
-    with pytest.raises(SandboxError, match="cannot start the command"):
-        send_first(entered, b"words")
-    for end in (entered.talk, entered.output, entered.errors):
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(end)
+    close(other)
 
 
 class Seated:
@@ -205,7 +179,6 @@ class Seated:
     def __init__(self) -> None:
         self.machine = ScriptedMachine()
         self.ended: list[int] = []
-        self.closed = 0
 
     def start(self, command: Command) -> Entered:
         return start(command, self.machine.system, self.machine.enter)
@@ -215,32 +188,17 @@ class Seated:
         end_group(group, self.machine.enter)
 
     def close(self) -> None:
-        self.closed += 1
         self.machine.close()
 
 
-def test_a_seats_machine_is_opened_once_and_closed_once() -> None:
-    machine, opened = Seated(), []
-
-    def open_it() -> Seated:
-        opened.append(machine)
-        return machine
-
-    async def use() -> None:
-        seat = Seat(open_it)
-        assert (await finished(seat, Command(text="echo a"))).output == b"a\n"
-        assert await seat.do(lambda one: one is machine)
+def test_a_seat_runs_a_command_to_its_end() -> None:
+    async def use() -> bytes:
+        seat = Seat(Seated)
+        done = await finished(seat, Command(text="echo a"))
         await seat.close()
-        await seat.close()
-        with pytest.raises(SandboxError, match="the machine is closed"):
-            await seat.do(lambda _: None)
-        at = Seat.at(machine, lambda _: None)
-        assert await at.do(lambda one: one.closed) == 1
-        await at.close()
-        await Seat(Seated).close()  # never opened
+        return done.output
 
-    asyncio.run(use())
-    assert (len(opened), machine.closed) == (1, 2)
+    assert asyncio.run(use()) == b"a\n"
 
 
 def test_a_command_that_runs_out_of_time_is_ended_with_what_it_printed() -> None:
@@ -272,22 +230,6 @@ def test_a_caller_that_is_cancelled_ends_the_command_that_just_started() -> None
 
     asyncio.run(use())
     assert len(machine.ended) == 1
-
-
-def test_a_close_interrupts_the_call_that_goes_on() -> None:
-    machine = Seated()
-    reading, writing = os.pipe()
-
-    async def use() -> None:
-        seat = Seat(lambda: machine, lambda _: os.write(writing, b"x"))
-        await seat.do(lambda _: None)
-        waiting = asyncio.ensure_future(seat.do(lambda _: os.read(reading, 1)))
-        await next_turn()
-        await seat.close()
-        assert await waiting == b"x"
-
-    asyncio.run(use())
-    assert machine.closed == 1
 
 
 class Sandboxed:
@@ -330,7 +272,7 @@ def test_an_entered_machine_tells_a_network_that_is_not_pristine(
     monkeypatch.setattr(entering, "default_sandbox", lambda *_: sandbox)
     monkeypatch.setattr(entering, "network_fields", lambda document: document)
     with EnteredMachine(ScriptedMachine().system, Limits(), idle_seconds=5) as machine:
-        entering.close(machine.start(Command(program=["id"])))
+        close(machine.start(Command(program=["id"])))
         machine.end_group(31)
         assert machine.changes().network == told_network
         machine.renew()
