@@ -12,7 +12,6 @@ from connectrpc.request import RequestContext
 from e2b.envd.filesystem import filesystem_pb as pb
 from protobuf.wkt import Timestamp
 
-from shioenv.live.entered import Finished
 from shioenv_agents.e2b.requests import (
     CURRENT,
     as_connect_errors,
@@ -22,6 +21,7 @@ from shioenv_agents.e2b.requests import (
 )
 from shioenv_agents.e2b.sandboxes import ClientSandbox
 from shioenv_agents.e2b.watching import Watching
+from shioenv_agents.tasks.entered_machine import Finished
 
 _FIELDS: Final = r"%y\0%Y\0%s\0%m\0%M\0%u\0%g\0%T@\0%l\0%P\0"
 """What `find` prints of each file, in the order of `_entry`."""

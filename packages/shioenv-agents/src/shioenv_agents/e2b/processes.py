@@ -19,10 +19,11 @@ from e2b.envd.process import process_pb as pb
 from protobuf import Oneof
 
 from shioenv.bash.words import quoted
-from shioenv.live.entered import DRAIN_SECONDS, parse_control_line
+from shioenv.live.entered import parse_control_line
 from shioenv.sandbox.base import Entered
 from shioenv_agents.e2b.requests import CURRENT, as_connect_errors, given_user
 from shioenv_agents.e2b.sandboxes import NOT_FOUND, ClientSandbox, open_pipe
+from shioenv_agents.tasks.entered_machine import DRAIN_SECONDS
 
 MOST_PROCESSES: Final = 16
 """Maximum commands of a sandbox at a time (our choice, because each uses three descriptors)."""

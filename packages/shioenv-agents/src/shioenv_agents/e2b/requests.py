@@ -16,8 +16,8 @@ from connectrpc.errors import ConnectError
 from connectrpc.request import RequestContext
 
 from shioenv.errors import InputError, ShioenvError
-from shioenv.live.entered import Finished
 from shioenv_agents.e2b.sandboxes import ClientSandbox
+from shioenv_agents.tasks.entered_machine import Finished
 
 CURRENT: Final = ContextVar[ClientSandbox]("sandbox")
 """The sandbox of the present request, whose token the request had."""

@@ -17,10 +17,19 @@ import msgspec
 from starlette.exceptions import HTTPException
 
 from shioenv.errors import SandboxError, ShioenvError, UnknownSystemError
-from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished, close, group_of
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
+from shioenv.live.entered import close
+from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import System, find_system
+from shioenv_agents.tasks.entered_machine import (
+    OUTPUT,
+    Command,
+    CommandTimeoutError,
+    EnteredMachine,
+    Finished,
+    finished,
+    group_of,
+)
 
 if TYPE_CHECKING:
     from shioenv_agents.e2b.processes import ClientProcess
