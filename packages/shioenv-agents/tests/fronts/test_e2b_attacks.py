@@ -24,7 +24,7 @@ import httpx  # noqa: E402
 from e2b import Sandbox, SandboxException  # noqa: E402
 
 from faults import descendants  # noqa: E402
-from shioenv_agents.e2b.processes import MOST_PROCESSES  # noqa: E402
+from shioenv_agents.e2b.process_service import MOST_PROCESSES  # noqa: E402
 from shioenv_agents.e2b.sandboxes import OF_ONE_CLIENT  # noqa: E402
 from shioenv_agents.e2b.watching import MOST_WATCHERS  # noqa: E402
 from support.e2b_server import KEYS, reached, serving  # noqa: E402

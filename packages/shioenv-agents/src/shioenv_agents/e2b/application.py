@@ -32,8 +32,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from shioenv.errors import OverloadedError, ShioenvError
-from shioenv_agents.e2b.files import FileService, read_file, write_file
-from shioenv_agents.e2b.processes import ProcessService
+from shioenv_agents.e2b.filesystem_service import FileService, read_file, write_file
+from shioenv_agents.e2b.process_service import ProcessService
 from shioenv_agents.e2b.requests import CURRENT, checked_user
 from shioenv_agents.e2b.sandboxes import (
     NOT_FOUND,

@@ -56,7 +56,7 @@ def given_user(ctx: RequestContext[Any, Any]) -> str | None:
     return checked_user(text.partition(":")[0])
 
 
-def located(sandbox: ClientSandbox, path: str) -> str:
+def sandbox_path(sandbox: ClientSandbox, path: str) -> str:
     """Return the absolute path of a client's path. Errors: ConnectError."""
     if not path or "\0" in path:
         raise ConnectError(Code.INVALID_ARGUMENT, "the path is empty, or has a NUL character")

@@ -32,7 +32,7 @@ from shioenv_agents.tasks.entered_machine import (
 )
 
 if TYPE_CHECKING:
-    from shioenv_agents.e2b.processes import ClientProcess
+    from shioenv_agents.e2b.process_service import ClientProcess
     from shioenv_agents.e2b.watching import Watcher
 
 OF_ONE_CLIENT: Final = 8

@@ -15,8 +15,8 @@ from e2b.envd.filesystem import filesystem_pb as pb
 from e2b.envd.process import process_pb
 from protobuf import Oneof
 
-from shioenv_agents.e2b.processes import ClientProcess, Queue, outputs, start_process
-from shioenv_agents.e2b.requests import CURRENT, as_connect_errors, given_user, located
+from shioenv_agents.e2b.process_service import ClientProcess, Queue, outputs, start_process
+from shioenv_agents.e2b.requests import CURRENT, as_connect_errors, given_user, sandbox_path
 from shioenv_agents.e2b.sandboxes import ClientSandbox
 
 MOST_WATCHERS: Final = 8
@@ -133,7 +133,7 @@ def _parsed(report: bytes) -> list[pb.FilesystemEvent]:
 async def _watch(request: pb.WatchDirRequest | pb.CreateWatcherRequest, ctx: Any) -> Watcher:
     """Start a watcher. Errors: ConnectError."""
     sandbox = CURRENT.get()
-    words = ["-e", _WATCH, located(sandbox, request.path), "1" if request.recursive else ""]
+    words = ["-e", _WATCH, sandbox_path(sandbox, request.path), "1" if request.recursive else ""]
     config = process_pb.ProcessConfig(cmd="/usr/bin/perl", args=words)
     given = process_pb.StartRequest(process=config, stdin=False)
     with as_connect_errors():

@@ -16,8 +16,8 @@ from shioenv_agents.e2b.requests import (
     CURRENT,
     as_connect_errors,
     given_user,
-    located,
     refusal_of,
+    sandbox_path,
 )
 from shioenv_agents.e2b.sandboxes import ClientSandbox
 from shioenv_agents.e2b.watching import Watching
@@ -68,7 +68,7 @@ async def read_file(sandbox: ClientSandbox, path: str, user: str | None, most: i
     into = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     try:
         with as_connect_errors():
-            program = ("/bin/bash", "-c", _READ, "files", located(sandbox, path))
+            program = ("/bin/bash", "-c", _READ, "files", sandbox_path(sandbox, path))
             done = await sandbox.finish(*program, user=user, into=into, most=most)
         if not done.whole:
             raise ConnectError(Code.RESOURCE_EXHAUSTED, f"the file exceeds {most:,} bytes")
@@ -83,7 +83,7 @@ async def read_file(sandbox: ClientSandbox, path: str, user: str | None, most: i
 
 async def write_file(sandbox: ClientSandbox, path: str, user: str | None, given: IO[bytes]) -> str:
     """Write a machine's file, and return its absolute path. Errors: ConnectError."""
-    place = located(sandbox, path)
+    place = sandbox_path(sandbox, path)
     with as_connect_errors():
         program = ("/bin/bash", "-c", _WRITE, "files", place)
         done = await sandbox.finish(*program, user=user, given=given)
@@ -104,7 +104,7 @@ class FileService(Watching):
     ) -> pb.ListDirResponse:
         """Return the entries of a directory, sorted by path."""
         sandbox = CURRENT.get()
-        place, depth = located(sandbox, request.path), str(request.depth or 1)
+        place, depth = sandbox_path(sandbox, request.path), str(request.depth or 1)
         done = await _run(sandbox, given_user(ctx), _LIST, place, depth)
         if not done.whole:
             raise ConnectError(Code.RESOURCE_EXHAUSTED, "the directory has too many entries")
@@ -116,7 +116,7 @@ class FileService(Watching):
     ) -> pb.MakeDirResponse:
         """Make a directory and those above it."""
         sandbox = CURRENT.get()
-        place, user = located(sandbox, request.path), given_user(ctx)
+        place, user = sandbox_path(sandbox, request.path), given_user(ctx)
         with as_connect_errors():
             done = await sandbox.finish("/bin/bash", "-c", _MAKE, "files", place, user=user)
         if done.exit_code == EXISTS:
@@ -128,7 +128,7 @@ class FileService(Watching):
     async def move(self, request: pb.MoveRequest, ctx: RequestContext[Any, Any]) -> pb.MoveResponse:
         """Rename a file or directory, and make the directories above its new name."""
         sandbox = CURRENT.get()
-        places = [located(sandbox, path) for path in (request.source, request.destination)]
+        places = [sandbox_path(sandbox, path) for path in (request.source, request.destination)]
         await _run(sandbox, given_user(ctx), _MOVE, *places)
         return pb.MoveResponse(entry=await self._entry_of(request.destination, ctx))
 
@@ -137,12 +137,12 @@ class FileService(Watching):
     ) -> pb.RemoveResponse:
         """Remove a file, or a directory with everything in it, if it exists."""
         sandbox = CURRENT.get()
-        await _run(sandbox, given_user(ctx), _REMOVE, located(sandbox, request.path))
+        await _run(sandbox, given_user(ctx), _REMOVE, sandbox_path(sandbox, request.path))
         return pb.RemoveResponse()
 
     async def _entry_of(self, path: str, ctx: RequestContext[Any, Any]) -> pb.EntryInfo:
         sandbox = CURRENT.get()
-        place = located(sandbox, path)
+        place = sandbox_path(sandbox, path)
         done = await _run(sandbox, given_user(ctx), _STAT, place)
         entries = _entries(done.output, place)
         if len(entries) != 1:
