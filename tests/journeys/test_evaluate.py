@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.answer_json import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
 from shioenv.errors import MissingExtraError, PredictorError, SuiteError, UsageError
 from shioenv_eval.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv_eval.metrics import Status
+from shioenv_eval.predictors.recording import answer_from
 from shioenv_eval.results import trained_on
 from shioenv_eval.suite import Suite, read_suite, write_suite
 from shioenv_model.model import Model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from shioenv.domain.predictor import (
@@ -43,6 +45,20 @@ TRIES = 3
 """Number of failed worker starts after which a predictor is abandoned."""
 
 Task = tuple[str, State]
+
+
+def active_seconds() -> float:
+    """Return this process's CPU time plus this thread's time in the run queue, in seconds.
+
+    Neither advances while a process is stopped; on a busy host they do. Returns NaN if the kernel
+    does not report run queue times.
+    """
+    try:
+        facts = Path("/proc/thread-self/schedstat").read_bytes().split()
+        waited, turns = int(facts[1]), int(facts[2])
+    except (OSError, ValueError, IndexError):
+        return math.nan
+    return time.process_time() + waited / 1e9 if turns else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +215,12 @@ class PredictorPool:
         since the workers may have been stopped too. Time during which the host was busy counts,
         since a worker may be the cause.
         """
-        began, active = time.monotonic(), stopped.active_seconds()
+        began, active = time.monotonic(), active_seconds()
         patience = min(stopped.LOOK_SECONDS, max(0.0, until - began))
         said = wait(connections, patience)
         late = time.monotonic() - began - patience
         if late > stopped.LOOK_SECONDS:
-            late -= stopped.active_seconds() - active
+            late -= active_seconds() - active
         if late > stopped.LOOK_SECONDS:
             for worker in self._workers:
                 worker.deadline += late

@@ -396,4 +396,4 @@ def test_a_kernel_that_does_not_say_who_waits_gives_nobody_more_time(
 ) -> None:
     for text in (b"0 0 0\n", b"", b"none"):
         monkeypatch.setattr(Path, "read_bytes", lambda path, text=text: text)
-        assert math.isnan(stopped.active_seconds())
+        assert math.isnan(predictor_pool.active_seconds())

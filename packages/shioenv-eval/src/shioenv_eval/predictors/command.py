@@ -8,13 +8,13 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from shioenv.domain.answer_json import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
 from shioenv.system.store import find_system
 from shioenv_eval.predictors.line_program import LineProcess
+from shioenv_eval.predictors.recording import answer_from
 from shioenv_eval.predictors.tree import pristine_directory
 
 

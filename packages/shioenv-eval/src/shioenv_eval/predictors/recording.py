@@ -1,18 +1,19 @@
-"""A predictor that answers from a file, so that any source of JSON Lines can be evaluated."""
+"""Answers as JSON Lines, and a predictor that reads them from a file of any source."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shioenv.domain.answer_json import answer_from, behavior_json
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import Abstained, PredictorError
+from shioenv.errors import Abstained, AnswerError, PredictorError, nearest
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 from shioenv_eval.metrics import PredictorAnswer, Status
@@ -20,6 +21,9 @@ from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite
 
 Key = tuple[str, str | None, tuple[str, ...]]
+
+SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
+"""Keys that affect the score of an answer. A key that closely resembles one is an error."""
 
 
 class RecordedPredictor:
@@ -49,6 +53,38 @@ class RecordedPredictor:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Return only the behavior of the answer."""
         return self.answer(shell_input, state).behavior
+
+
+def _meant(name: str) -> str | None:
+    """Return the key of `SAID` that a misspelt key stands for (`exitCode`, `outptu`), or None."""
+    plain = {each.replace("_", ""): each for each in SAID}
+    found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
+    return None if found is None else plain[found]
+
+
+def answer_from(document: Any) -> Answer:
+    """Parse an answer: a behavior, optionally with `confidence` (0 to 1) and `source`.
+
+    An output is required. Unknown keys are ignored, but a key that resembles one of `SAID` is an
+    error. Errors: Abstained if `abstained` is true; AnswerError.
+    """
+    if not isinstance(document, dict):
+        raise AnswerError(f"expected a JSON object, got {document!r:.60}")
+    if document.get("abstained"):
+        raise Abstained(str(document.get("source") or "it abstained"))
+    for name in document:
+        if name not in SAID and (meant := _meant(name)) not in (None, *document):
+            raise AnswerError(f"unknown key {name!r:.40}; did you mean {meant}?")
+    if not {"output", "output_b64"} & set(document):
+        given = ", ".join(map(repr, document)) or "none"
+        raise AnswerError(f"the answer has no output; its keys: {given:.120}")
+    confidence = document.get("confidence", 1.0)
+    behavior = behavior_of(document)
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        raise AnswerError(f"confidence is {confidence!r:.40}, not a number", received=behavior)
+    if not 0 <= confidence <= 1:
+        raise AnswerError(f"confidence is {confidence}, not 0 to 1", received=behavior)
+    return Answer(behavior, float(confidence), str(document.get("source") or ""))
 
 
 def recording(setting: Setting) -> RecordedPredictor:

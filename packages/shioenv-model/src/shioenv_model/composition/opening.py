@@ -1,4 +1,4 @@
-"""Effects of opening a file by a redirection."""
+"""Effects of opening a file by a redirection, and the permission bits of files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ from shioenv_model.composition.variables import Variables
 
 NULL = "/dev/null"
 """The file that is always empty."""
+
+_CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[rwxXst]+|[ugo])?)+)")
+_ACTION = re.compile(r"([-+=])([rwxXst]+|[ugo])?")
+_SHIFTS = {"u": 6, "g": 3, "o": 0}
+_BITS = {"r": 4, "w": 2, "x": 1}
 
 
 def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
@@ -110,3 +115,53 @@ def read_redirected_input(call: Call, state: State) -> tuple[Call, State] | None
     if content is None:
         return None
     return replace(call, reads=None, from_file=True), replace(state, stdin=content)
+
+
+def changed_mode(text: str, mode: int, umask: int, *, directory: bool) -> int | None:
+    """Apply `chmod TEXT` to permission bits; None if the text is not a mode.
+
+    A directory keeps its set-ID bits if the mode is a number of at most four digits.
+    """
+    if re.fullmatch("[0-7]{1,4}", text):
+        kept = mode & 0o6000 if directory else 0
+        return int(text, 8) | kept
+    for clause in text.split(","):
+        match = _CLAUSE.fullmatch(clause)
+        if match is None:
+            return None
+        who, actions = match.groups()
+        for operator, letters in _ACTION.findall(actions):
+            mode = _acted(mode, who, operator, letters, umask, directory=directory)
+    return mode
+
+
+def _acted(mode: int, who: str, operator: str, letters: str, umask: int, *, directory: bool) -> int:
+    users = "ugo" if not who or "a" in who else who
+    value = mask = 0
+    for user in users:
+        shift = _SHIFTS[user]
+        if letters in ("u", "g", "o") and letters:
+            value |= (mode >> _SHIFTS[letters] & 7) << shift
+        else:
+            for letter in letters:
+                value |= _BITS.get(letter, 0) << shift
+        mask |= 7 << shift
+        mask |= {"u": stat.S_ISUID, "g": stat.S_ISGID, "o": 0}[user]
+    if "X" in letters and (directory or mode & 0o111):
+        for user in users:
+            value |= 1 << _SHIFTS[user]
+    if "s" in letters:
+        value |= stat.S_ISUID * ("u" in users) | stat.S_ISGID * ("g" in users)
+    if "t" in letters:
+        value |= stat.S_ISVTX * (not who or "o" in users)
+    if not who:
+        value &= ~umask
+    if operator == "+":
+        return mode | value
+    if operator == "-":
+        return mode & ~value
+    if not who:
+        mask |= stat.S_ISVTX
+    if directory:
+        mask &= ~0o6000
+    return mode & ~mask | value

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.readable import changed_mode
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
@@ -21,6 +20,7 @@ from shioenv_model.bash.references import references
 from shioenv_model.composition import lookups
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
+from shioenv_model.composition.opening import changed_mode
 from shioenv_model.composition.printing import printed
 from shioenv_model.composition.variables import Variables
 

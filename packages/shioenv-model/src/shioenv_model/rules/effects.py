@@ -18,13 +18,13 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.readable import changed_mode, format_mode, mode_of
+from shioenv.domain.readable import format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
-from shioenv_model.composition.opening import umask_of
+from shioenv_model.composition.opening import changed_mode, umask_of
 from shioenv_model.rules.accounts import GROUP, PASSWD, name_of_number, parse_accounts
 from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.tree_changes import Effects, new_file_attributes, written_entry

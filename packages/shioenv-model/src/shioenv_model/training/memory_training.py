@@ -6,6 +6,8 @@ All training is by leave-one-out: a record is queried as if it had not been exec
 from __future__ import annotations
 
 import base64
+import json
+import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,9 +25,9 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
-from shioenv.errors import MissingExtraError, ModelError
-from shioenv.files.durable import sha256_of, storage_errors
-from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
+from shioenv.errors import MissingExtraError, ModelError, ShioenvError
+from shioenv.files.durable import atomic_write, sha256_of, storage_errors
+from shioenv.files.unfinished import Parts, unfinished
 from shioenv.guests import package_version
 from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
@@ -53,6 +55,7 @@ Mistakes are too rare for learning a weight.
 """
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
+_SUMS = "sums.json"
 RANKER = "ranker.npz"
 """The file with a memory's learned parameters."""
 
@@ -133,12 +136,12 @@ def train_memory(
         "sources": sources_digest(*_SOURCES),
     }
     with unfinished("records", plan) as parts:
-        if take_files(parts / "records", directory):
+        if _take_files(parts / "records", directory):
             report("records", material.total, material.total)
         else:
             write_memory(directory, material.records(report, chosen), material.world())
             with storage_errors(parts):
-                keep_files(directory, parts / "records")
+                _keep_files(directory, parts / "records")
         with _learning(directory, questions, seed) as found:
             figures = _learned(directory, questions, seed, report, found)
             card = {
@@ -157,6 +160,37 @@ def train_memory(
             write_card(directory, card)
             write(directory)
     return card
+
+
+def _keep_files(source: Path, kept: Path) -> None:
+    """Copy the files of a directory to `kept`, atomically. Errors: OSError."""
+    making = kept.with_name(f"{kept.name}.new")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    sums = {}
+    for path in sorted(source.iterdir()):
+        shutil.copyfile(path, making / path.name)
+        sums[path.name] = sha256_of(path)
+    atomic_write(making / _SUMS, json.dumps(sums).encode())
+    making.rename(kept)
+
+
+def _take_files(kept: Path, directory: Path) -> bool:
+    """Copy the files stored by `_keep_files` into a directory.
+
+    Return False, without copying, if there are none or they are damaged.
+    """
+    try:
+        sums = json.loads((kept / _SUMS).read_bytes())
+        if any(sha256_of(kept / name) != digest for name, digest in sums.items()):
+            raise ValueError
+    except (OSError, ValueError, AttributeError, ShioenvError):
+        shutil.rmtree(kept, ignore_errors=True)
+        return False
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in sums:
+        shutil.copyfile(kept / name, directory / name)
+    return True
 
 
 def extend_memory(

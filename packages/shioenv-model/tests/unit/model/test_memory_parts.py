@@ -36,7 +36,13 @@ from shioenv_model.memory.rank import (
 )
 from shioenv_model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replace_words
 from shioenv_model.memory.world import World
-from shioenv_model.training.memory_training import _Asked, arrays_of, learn
+from shioenv_model.training.memory_training import (
+    _Asked,
+    _keep_files,
+    _take_files,
+    arrays_of,
+    learn,
+)
 from support.small_world import HOME, entry, small_memory, small_world, taken
 
 FORMS = Forms()
@@ -541,3 +547,18 @@ def test_an_answer_fits_its_state(tmp_path: Path) -> None:
     assert after.entry("b.txt") is None
     again = memory.answer("rm b.txt", after).behavior
     again.patch.apply(after.before.document)  # what does not fit raises
+
+
+def test_kept_files_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    made, kept_files, taken = tmp_path / "made", tmp_path / "kept", tmp_path / "taken"
+    made.mkdir()
+    taken.mkdir()
+    (made / "index").write_bytes(b"content")
+    assert not _take_files(kept_files, taken)
+    _keep_files(made, kept_files)
+    assert _take_files(kept_files, taken)
+    assert (taken / "index").read_bytes() == b"content"
+    (kept_files / "index").write_bytes(b"another")
+    (taken / "index").unlink()
+    assert not _take_files(kept_files, taken)
+    assert not list(taken.iterdir())

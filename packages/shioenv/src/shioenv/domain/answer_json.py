@@ -1,27 +1,22 @@
-"""JSON serialization of behaviors and answers, for suites, caches and external programs."""
+"""JSON serialization of behaviors, for suites, caches and external programs."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Answer
-from shioenv.errors import Abstained, AnswerError, PatchError, nearest
+from shioenv.errors import AnswerError, PatchError
 
 FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
 """Flags of a behavior. A flag is written only if it is true."""
 
 _ALWAYS = ("exit_code", "output", "context_patch")
 _WHERE_SET = ("output_b64", "content_digests", *FLAGS)
-
-SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
-"""Keys that affect the score of an answer. A key that closely resembles one is an error."""
 
 
 def behavior_json(behavior: Behavior) -> dict[str, Any]:
@@ -76,35 +71,3 @@ def _output(document: Mapping[str, Any]) -> bytes:
     if not isinstance(text, str):
         raise ValueError(f"expected text, got {text!r:.40}")
     return text.encode("utf-8", "surrogatepass")
-
-
-def _meant(name: str) -> str | None:
-    """Return the key of `SAID` that a misspelt key stands for (`exitCode`, `outptu`), or None."""
-    plain = {each.replace("_", ""): each for each in SAID}
-    found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
-    return None if found is None else plain[found]
-
-
-def answer_from(document: Any) -> Answer:
-    """Parse an answer: a behavior, optionally with `confidence` (0 to 1) and `source`.
-
-    An output is required. Unknown keys are ignored, but a key that resembles one of `SAID` is an
-    error. Errors: Abstained if `abstained` is true; AnswerError.
-    """
-    if not isinstance(document, dict):
-        raise AnswerError(f"expected a JSON object, got {document!r:.60}")
-    if document.get("abstained"):
-        raise Abstained(str(document.get("source") or "it abstained"))
-    for name in document:
-        if name not in SAID and (meant := _meant(name)) not in (None, *document):
-            raise AnswerError(f"unknown key {name!r:.40}; did you mean {meant}?")
-    if not {"output", "output_b64"} & set(document):
-        given = ", ".join(map(repr, document)) or "none"
-        raise AnswerError(f"the answer has no output; its keys: {given:.120}")
-    confidence = document.get("confidence", 1.0)
-    behavior = behavior_of(document)
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        raise AnswerError(f"confidence is {confidence!r:.40}, not a number", received=behavior)
-    if not 0 <= confidence <= 1:
-        raise AnswerError(f"confidence is {confidence}, not 0 to 1", received=behavior)
-    return Answer(behavior, float(confidence), str(document.get("source") or ""))

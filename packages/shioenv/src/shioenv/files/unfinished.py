@@ -16,13 +16,11 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import MsgspecError
 
 from shioenv.errors import DatasetBusyError, ShioenvError
-from shioenv.files.durable import atomic_write, cache_directory, locked, sha256_of, storage_errors
+from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv.files.journal import Journal
 
 Task = TypeVar("Task")
 Value = TypeVar("Value")
-
-_SUMS = "sums.json"
 
 
 def plan_digest(plan: object) -> str:
@@ -139,34 +137,3 @@ class Parts(Generic[Value]):
         except (ValueError, TypeError, LookupError, ShioenvError, MsgspecError):
             return None
         return next(self._numbers), None
-
-
-def keep_files(source: Path, kept: Path) -> None:
-    """Copy the files of a directory to `kept`, atomically. Errors: OSError."""
-    making = kept.with_name(f"{kept.name}.new")
-    shutil.rmtree(making, ignore_errors=True)
-    making.mkdir()
-    sums = {}
-    for path in sorted(source.iterdir()):
-        shutil.copyfile(path, making / path.name)
-        sums[path.name] = sha256_of(path)
-    atomic_write(making / _SUMS, json.dumps(sums).encode())
-    making.rename(kept)
-
-
-def take_files(kept: Path, directory: Path) -> bool:
-    """Copy the files stored by `keep_files` into a directory.
-
-    Return False, without copying, if there are none or they are damaged.
-    """
-    try:
-        sums = json.loads((kept / _SUMS).read_bytes())
-        if any(sha256_of(kept / name) != digest for name, digest in sums.items()):
-            raise ValueError
-    except (OSError, ValueError, AttributeError, ShioenvError):
-        shutil.rmtree(kept, ignore_errors=True)
-        return False
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in sums:
-        shutil.copyfile(kept / name, directory / name)
-    return True

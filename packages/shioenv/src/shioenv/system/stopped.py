@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from pathlib import Path
 
 LOOK_SECONDS = 1.0
@@ -24,20 +22,6 @@ def is_stopped(process: int) -> bool:
     except OSError:
         return False
     return facts.rpartition(b")")[2].split()[:1] == [b"T"]
-
-
-def active_seconds() -> float:
-    """Return this process's CPU time plus this thread's time in the run queue, in seconds.
-
-    Neither advances while a process is stopped; on a busy host they do. Returns NaN if the kernel
-    does not report run queue times.
-    """
-    try:
-        facts = Path("/proc/thread-self/schedstat").read_bytes().split()
-        waited, turns = int(facts[1]), int(facts[2])
-    except (OSError, ValueError, IndexError):
-        return math.nan
-    return time.process_time() + waited / 1e9 if turns else math.nan
 
 
 class StopWatch:

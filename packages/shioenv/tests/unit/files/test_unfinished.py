@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
+from shioenv.files.unfinished import Parts, unfinished
 
 
 @pytest.fixture(autouse=True)
@@ -118,21 +118,6 @@ def test_a_directory_that_was_removed_before_its_lock_is_not_shared(
         with unfinished("work", 1) as second:
             assert second != first
     assert not list(cache.iterdir())
-
-
-def test_kept_files_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
-    made, kept_files, taken = tmp_path / "made", tmp_path / "kept", tmp_path / "taken"
-    made.mkdir()
-    taken.mkdir()
-    (made / "index").write_bytes(b"content")
-    assert not take_files(kept_files, taken)
-    keep_files(made, kept_files)
-    assert take_files(kept_files, taken)
-    assert (taken / "index").read_bytes() == b"content"
-    (kept_files / "index").write_bytes(b"another")
-    (taken / "index").unlink()
-    assert not take_files(kept_files, taken)
-    assert not list(taken.iterdir())
 
 
 def test_only_missing_parts_are_made(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from datetime import timedelta
 from functools import lru_cache
 
 from shioenv.domain.context import FileEntry, instant, pointer
-from shioenv.domain.readable import changed_mode, mode_of
+from shioenv.domain.readable import mode_of
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import spend
+from shioenv_model.composition.opening import changed_mode
 from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.functions.formats import ATTRIBUTES, ROUGH, format_file, unescape_format
 from shioenv_model.memory.functions.language import (
