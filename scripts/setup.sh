@@ -86,7 +86,7 @@ if [ ! -x .venv/bin/python ]; then
     echo "setup: making .venv with $("$chosen" --version)"
     "$chosen" -m venv .venv
 fi
-echo "setup: installing the packages of this clone and their development tools into .venv (pip)"
+echo "setup: installing the packages of this clone and their development tools into .venv (pip prints little; 1.4 GB)"
 .venv/bin/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
 .venv/bin/python -m pip install -q --disable-pip-version-check --group dev
 # The build back end is there now: seven environments for builds would take seven times as long.

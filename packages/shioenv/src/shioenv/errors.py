@@ -349,8 +349,11 @@ def used_environment() -> EpisodeError:
     )
 
 
-class EnvironmentOptionError(ShioenvError):
-    """An option or value is invalid for making or resetting an environment."""
+class EnvironmentOptionError(ShioenvError, TypeError):
+    """An option or value is invalid for making or resetting an environment.
+
+    It is a `TypeError` too: after one, Stable-Baselines3 leaves out the render mode that it chose.
+    """
 
     code = "SHIO-E03"
     exit_status = 2

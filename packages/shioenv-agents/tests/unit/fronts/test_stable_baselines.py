@@ -19,6 +19,7 @@ from support.scripted_shell import ScriptedShell
 needed_module("sb3_contrib")
 
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.env_util import make_vec_env
 
 from shioenv_agents.fronts.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 
@@ -97,3 +98,11 @@ def test_training_ends_where_it_is_told_to() -> None:
     model_of(env).learn(1 << 30, callback=DeferredRewards(tell))
     env.close()
     assert len(rollouts) == 2
+
+
+def test_environments_are_made_as_the_library_makes_them() -> None:
+    """It asks for the render mode `rgb_array` first."""
+    options = {"runner": ScriptedShell, "commands": ["ls"], "catalogue": stand_in_catalogue()}
+    envs = make_vec_env("shioenv:ShIOEnv-Grammar-v0", n_envs=2, env_kwargs=options)
+    assert envs.reset()["symbols"].shape[0] == 2
+    envs.close()

@@ -241,3 +241,9 @@ def test_tables_are_made_once_for_the_same_options(monkeypatch: pytest.MonkeyPat
     assert tables[0] is tables[1]
     assert len({id(table) for table in tables}) == bound.asked == 3
     assert all(isinstance(table, GrammarTables) for table in tables)
+
+
+def test_a_caller_that_falls_back_on_a_type_error_can_leave_out_its_render_mode() -> None:
+    """Stable-Baselines3 asks for `rgb_array`, and asks again without it after a TypeError."""
+    with pytest.raises(TypeError, match="unknown render mode 'rgb_array'"):
+        make(render_mode="rgb_array")
