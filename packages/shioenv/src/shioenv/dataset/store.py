@@ -3,9 +3,9 @@
 `data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. A part of a dataset
 has only those of each shard that belong to it. Until a shard is full, its records are in
 `data/00000.journal`, in the order in which they were finished. The records of a full shard are
-written in order to a temporary file, which is renamed to the shard's name; then the manifest lists
-the shard, then the journal is removed. If the process is killed at any point, the next run finds a
-complete journal or shard.
+written in order to a temporary file. The file is renamed to the shard's name, then the manifest
+lists the shard, then the journal is removed. If the process is killed at any point, the next run
+finds a complete journal or shard.
 """
 
 from __future__ import annotations
