@@ -61,8 +61,7 @@ SEALED: Final = (
 )  # fmt: skip
 """Fields of a task and its certificate that a check does not determine again.
 
-An edit of such a field is detected by the certificate's digest, unless someone recomputes it.
-"""
+An edit of such a field is detected by the certificate's digest, unless someone recomputes it."""
 
 UNSEALED: Final = ("id", "solved_by")
 """Fields of a task that may change after its certification, and that no check reads."""

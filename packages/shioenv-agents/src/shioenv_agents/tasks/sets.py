@@ -288,15 +288,9 @@ def _task_key(task: Task) -> bytes:
 
 
 def _run_round(
-    place: Path,
-    number: int,
-    gathered: _Gathered,
-    means: _Means,
+    place: Path, number: int, gathered: _Gathered, means: _Means
 ) -> tuple[list[tuple[str, Task]], _Round]:
-    """Run a round, and return its tasks with their parts, and its counts.
-
-    The tasks are certified, and the agents have tried them.
-    """
+    """Run a round, and return its certified, tried tasks with their parts, and its counts."""
     plan = gathered.plan
     kept = place / "parts"
     with storage_errors(kept):
@@ -368,11 +362,7 @@ def _counted(records: int, tasks: int, refused: Mapping[str, Counter[str]]) -> _
 
 
 def _of_records(
-    place: Path,
-    count: int,
-    seed: int,
-    gathered: _Gathered,
-    means: _Means,
+    place: Path, count: int, seed: int, gathered: _Gathered, means: _Means
 ) -> MadeTasks:
     """Make tasks from a round's records, drawn from the commands that are needed more often."""
 
@@ -449,12 +439,8 @@ def _longer(
 def _start_plan(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
     """Store the plan of these rounds; refuse a directory of another plan, agent or build."""
     file = directory / ROUNDS / "plan.json"
-    document = {
-        **msgspec.to_builtins(plan),
-        "system": built.name,
-        "digest": built.digest,
-        "agents": agents,
-    }
+    about = {"system": built.name, "digest": built.digest, "agents": agents}
+    document = {**msgspec.to_builtins(plan), **about}
     content = json.dumps(document, sort_keys=True).encode()
     if not file.exists():
         if any(entry.name != ROUNDS for entry in directory.iterdir()):

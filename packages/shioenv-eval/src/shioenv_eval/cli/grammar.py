@@ -234,9 +234,7 @@ def parse(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file",
-            metavar="FILE",
-            help="Parse each line of this file instead (- is stdin).",
+            "--file", metavar="FILE", help="Parse each line of this file instead (- is stdin)."
         ),
     ] = None,
     any_system: Annotated[
@@ -335,11 +333,7 @@ def _shares(described: list[Description]) -> Iterator[str]:
         ("inputs parsed as Bash", sum(each.parsed for each in described), len(described)),
         ("commands with a grammar", len(known), len(segments)),
         ("of these, derived in full", sum(segment.derivable for segment in known), len(known)),
-        (
-            "their arguments, derived",
-            sum(argument.derivable for argument in arguments),
-            len(arguments),
-        ),
+        ("their arguments, derived", sum(each.derivable for each in arguments), len(arguments)),
     )
     for label, part, whole in rows:
         yield f"{label:32} {part:6} of {whole:6}  {share(part, whole)}"
@@ -544,11 +538,7 @@ def report(
         typer.Option(min=1, metavar="N", help="Inputs of each policy, for --compare-with."),
     ] = 5000,
     markdown: Annotated[
-        bool,
-        typer.Option(
-            "--markdown",
-            help="Print as Markdown, as in docs/grammars.md.",
-        ),
+        bool, typer.Option("--markdown", help="Print as Markdown, as in docs/grammars.md.")
     ] = False,
 ) -> shared.Printout:
     """Measure grammars: size, coverage, misuse, exit codes, speed.

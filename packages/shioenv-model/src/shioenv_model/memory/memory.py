@@ -71,8 +71,7 @@ if TYPE_CHECKING:
     from shioenv_model.memory.explain import Inducer
 
 LOOKED_AT = 60
-"""Number of records parsed for one answer (our choice: in our measurements, the nearest record was
-always among them)."""
+"""Number of records parsed for one answer (our choice: the nearest was always among them)."""
 
 ASKED = 25
 """Maximum number of records rewritten for one answer."""
@@ -100,8 +99,6 @@ _FIND = 5_000
 
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
-
-
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 
 
@@ -202,15 +199,12 @@ class Memory:
         if ours.form.guessed:
             sure *= STAGE
         text = self.index.entry(chosen.number).text
-        others = [place for place in fitting if place != best][:3]
-        return Finding(
-            Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
-            self._nearest(candidates),
-            tuple(
-                (recorded_behavior(candidates[one].kept, state), float(scores[one]))
-                for one in others
-            ),
-        )
+        others = [
+            (recorded_behavior(candidates[place].kept, state), float(scores[place]))
+            for place in [place for place in fitting if place != best][:3]
+        ]
+        source = f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"
+        return Finding(Answer(behavior, sure, source), self._nearest(candidates), tuple(others))
 
     def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
         """Return the recorded behavior of the same input in the pristine state.
@@ -314,11 +308,7 @@ class Memory:
 
     @cached_property
     def _inducer(self) -> Inducer:
-        """The inducer, imported on first use.
-
-        Importing it and the families of functions takes a sixth of the time of a model's imports.
-        It is only needed for a question that is not in the cache.
-        """
+        """The inducer, imported on first use (a sixth of the time of a model's imports)."""
         from shioenv_model.memory.explain import Inducer
 
         return Inducer(self._examples, self._with_option, self._matching)
@@ -411,10 +401,8 @@ class Memory:
         if len(self.ranker.scores):
             return sorted(range(len(candidates)), key=lambda place: -scores[place])
         ways = (INDUCED, CONTENTS, DETAILS, WORDS, COUNTS)
-        ranked = [
-            (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
-        ]
-        return [place for _, _, place in sorted(ranked)]
+        ranks = [(-each.near, ways.index(each.how)) for each in candidates]
+        return sorted(range(len(candidates)), key=lambda place: ranks[place])
 
     def _is_away(self, state: State) -> bool:
         """Whether the state differs from the pristine state in which the records were executed."""
@@ -436,10 +424,7 @@ class Memory:
     def _listings(
         self, ours: Taken, state: State
     ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
-        """Return the names in each directory that a command lists: now, and at recording time.
-
-        These are the directories among its operands, or its working directory.
-        """
+        """Return the names in the directories that a command lists, now and at recording time."""
         named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
         if not ours.operands:
             named = [(state.before.document["cwd"], ours.here)]
@@ -507,10 +492,9 @@ def _fits(kept: Kept, state: State) -> bool:
 def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
     """Convert a recorded behavior into a `Behavior`. Without `fits` the patch is left out."""
     output = kept.output.encode("utf-8", "surrogateescape")
+    stdout, stderr = (b"", output) if kept.is_error else (output, b"")
     if kept.channels is not None:
         stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
-    else:
-        stdout, stderr = (b"", output) if kept.is_error else (output, b"")
     patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
     return Behavior(
         kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
@@ -546,9 +530,8 @@ def _with_quotes(behavior: Behavior, ours: Taken) -> Behavior:
     Programs of coreutils that open files quote a name with special characters.
     """
     header = shipped_headers().get(ours.form.utility)
-    if not behavior.exit_code or header is None or header.package != "coreutils":
-        return behavior
-    if not header.traits.opens:
+    quotes = header is not None and header.package == "coreutils" and header.traits.opens
+    if not behavior.exit_code or not quotes:
         return behavior
     for each in ours.operands:
         if re.search(r"[\s\"*?;&|<>()$`\\!#]", each.word):
@@ -584,12 +567,10 @@ def stored_behavior(behavior: Behavior) -> Kept:
     def text(data: bytes) -> str:
         return data.decode("utf-8", "surrogateescape")
 
-    output = text(behavior.output)
-    channels = None
-    if behavior.stdout and behavior.stderr:
-        channels = text(behavior.stdout), text(behavior.stderr)
-    is_error = bool(behavior.stderr) and not behavior.stdout
-    patch = behavior.patch.to_json()
+    out, err = behavior.stdout, behavior.stderr
+    output, patch = text(behavior.output), behavior.patch.to_json()
+    channels = (text(out), text(err)) if out and err else None
+    is_error = bool(err) and not out
     return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)
 
 

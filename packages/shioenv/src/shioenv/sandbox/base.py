@@ -29,8 +29,7 @@ LARGEST = {
 """The largest values of these limits; for all others 2^50 (bytes, or a count)."""
 
 LONGEST_IDLE: Final = 30 * 86_400
-"""The most seconds that a shell may wait for its next line. The supervisor counts them in
-milliseconds, in 32 bits, so we chose a limit that fits."""
+"""The most seconds that a shell may wait for its next line; as milliseconds they fit in 32 bits."""
 
 _MAY_BE_0 = {"background_seconds", "revert"}
 
@@ -47,8 +46,7 @@ LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: the longest argument that Linux accepts (MAX_ARG_STRLEN)."""
 
 LONGEST_STDIN: Final = MEBIBYTE
-"""Bytes of the longest standard input. We chose a size that suffices for filters and that every
-host can spare."""
+"""Bytes of the longest standard input (our choice: enough for filters, little for any host)."""
 
 
 class ShellMode(StrEnum):
@@ -254,8 +252,7 @@ class FileStat:
     target: bytes | None = None
     """The target of a symbolic link, else None."""
     digest: str | None = None
-    """SHA-256 (hex) of a regular file's content; None for other files, and for unread
-    content."""
+    """SHA-256 (hex) of a regular file's content; None for other files, and for unread content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +284,7 @@ class Execution:
     changes_truncated: bool = False
     """Whether the run made more changes than could be listed."""
     shell: bytes | None = None
-    """The dump of the shell's final state, written by the shell itself and so untrusted.
-
-    None if unknown."""
+    """The shell's final state as the shell itself dumped it, so untrusted; None if unknown."""
     cwd: bytes | None = None
     """The shell's final working directory; None if unknown."""
     started: float = 0.0
@@ -385,10 +380,7 @@ class Sandbox(Protocol):
         ...
 
     def network(self) -> bytes:
-        """Return the pristine network in the format of `Execution.network`, for comparisons.
-
-        Raises SandboxError if the network could not be read.
-        """
+        """Return the pristine network as in `Execution.network`. Errors: SandboxError."""
         ...
 
     def close(self) -> None:
@@ -506,8 +498,7 @@ class ShellSandbox(Sandbox, Protocol):
 LIMITS = Limits(wall_seconds=2.0)
 """The default limits of executions for datasets. Inputs generated from the grammars either take
 milliseconds or block forever (`grep -R x` at a fifo). One score may execute dozens of sub-inputs
-that block, so the wall time is shorter than in `Limits`.
-"""
+that block, so the wall time is shorter than in `Limits`."""
 _CLOSING_SECONDS: Final = 0.05
 """Seconds that closing waits for another thread's call before interrupting it."""
 

@@ -32,12 +32,7 @@ from subprocess import DEVNULL
 from typing import IO, Any
 
 from shioenv import native
-from shioenv.errors import (
-    BuildToolError,
-    RootfsTarError,
-    SystemBuildError,
-    SystemStorageError,
-)
+from shioenv.errors import BuildToolError, RootfsTarError, SystemBuildError, SystemStorageError
 from shioenv.files.durable import atomic_write
 from shioenv.system import (
     answers,
@@ -103,20 +98,8 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     add(systems_directory().joinpath("web"))
     add(templates.templates_directory())
     add(systems_directory().joinpath("host_keys"))
-    made_by = (
-        answers,
-        elf,
-        home,
-        home_files,
-        image,
-        logs,
-        proc,
-        processes,
-        processor,
-        profile,
-        templates,
-    )
-    for module in made_by:
+    made_by = answers, elf, home, home_files, image, logs, proc, processes, processor, profile
+    for module in (*made_by, templates):
         digest.update(inspect.getsource(module).encode())
     digest.update(native.answers_code() + native.processor_code())
     return digest.hexdigest()
