@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve paper outside evaluate answers leaderboard scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test every-command nightly bench bench-generate bench-serve paper outside evaluate answers leaderboard scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -180,9 +180,11 @@ docs-test: setup ## run the commands and programs of docs/how-to and docs/tutori
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
 		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
+every-command: setup ## execute every program without a grammar, and judge the model's sure answers
+	@$(BIN)/python soak/every_command.py >/dev/null
+
 nightly: ## as root: what is too long for .ci/run: fresh on all machines, long tests, each package alone, every command, all pages
-	@status=0; for target in fresh test-nightly test-alone; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
-	$(BIN)/python soak/every_command.py >/dev/null || status=$$?; \
+	@status=0; for target in fresh test-nightly test-alone every-command; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
 	$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)" && exit $$status
 
 release: ## build what a package index gets into dist/, try it, and say what to tag

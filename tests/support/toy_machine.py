@@ -36,6 +36,7 @@ SYSTEM: Any = SimpleNamespace(
     digest=DIGEST,
     versions={},
     index={},
+    profile=None,
     declaration=SimpleNamespace(instant=datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),
 )
 
@@ -279,6 +280,9 @@ class ToyMachine(SandboxRunner):
 
     def context(self, cwd: str | None = None) -> Context:
         return Context(_Shell().document())
+
+    def _recorder(self, start: str) -> Any:
+        return SimpleNamespace(context=lambda profile, files: self.context(start))
 
     def read(self, path: str) -> bytes | None:
         return FILES.get(posixpath.relpath(path, HOME))

@@ -19,7 +19,7 @@ from shioenv.grammar.validation import MOST_BEFORE_TEXT, longest_length
 from shioenv_eval.grammars.describe import Describer
 from shioenv_eval.grammars.grammar_check import check_grammars
 from shioenv_eval.grammars.recognise import Recogniser
-from support.nightly import LARGER, by_day, scaled
+from support.nightly import by_day
 
 HEAD = """command   say
 manual    say(1), words 1.0
@@ -113,13 +113,12 @@ def calls(work: Callable[[], object]) -> int:
     return count
 
 
-@LARGER
 @pytest.mark.parametrize("shape", by_day([*SHAPES], 2))
 def test_twice_the_grammar_is_twice_the_work(tmp_path: Path, shape: str) -> None:
     faults_of(tmp_path, "<a0> = x")  # what is read once
     found: list[Fault] = []
     counts = []
-    for number in scaled((100, 200), (200, 400)):
+    for number in (200, 400):
         text = SHAPES[shape](number)
         counts.append(calls(partial(lambda text: found.extend(faults_of(tmp_path, text)), text)))
     fewer, more = counts

@@ -536,7 +536,7 @@ def test_what_only_tells_names_may_be_substituted(
 
 def test_operands_are_substitutions_where_any_number_of_names_will_do() -> None:
     def drawn(*names: str) -> list[str]:
-        stream = draw("people", 1000, seed=2, commands=names, composite_share=0)
+        stream = draw("people", 4000, seed=2, commands=names, composite_share=0)
         return [one.input.text for one in stream]
 
     assert any(

@@ -105,7 +105,6 @@ class Run:
     without_shell_state: shared.WithoutShellState = False
     system: shared.SystemName = None
     sandbox: shared.SandboxName = "namespaces"
-    revert: shared.Revert = "input"
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
         """Run the experiment, and return its printout."""
@@ -122,7 +121,7 @@ class Run:
         from shioenv_paper.experiment_output import format_command
         from shioenv_paper.setting import ExperimentSetting
 
-        limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
+        limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox)
         stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
         with Meter(stopped=stopped) as meter:
             yield ExperimentSetting(

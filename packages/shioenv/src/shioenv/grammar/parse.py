@@ -166,7 +166,7 @@ def operand_place(arguments: Sequence[Argument], before: int) -> int | None:
         text = argument.text
         option = argument.joins_left or (text.startswith("-") and not options_end)
         options_end = options_end or text == "--"
-        if not option and not is_assignment(text):
+        if not option and not is_assignment(text.lstrip("\"'")):
             if not before:
                 return place
             before -= 1

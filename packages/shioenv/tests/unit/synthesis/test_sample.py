@@ -244,10 +244,10 @@ LETTERS = small(
 )
 
 STREAMS: dict[str, tuple[dict[str, Any], str]] = {
-    "mixed": ({}, "b60e3840c4d8a1a1"),
+    "mixed": ({}, "0919052c4ab4d8a1"),
     "paper": ({"policy": "paper"}, "7cef4cd1129367c3"),
     "lengths": ({"policy": "lengths"}, "a8b1a91bbb147885"),
-    "mistakes": ({"mistakes": 0.5}, "a2585f93682d5a14"),
+    "mistakes": ({"mistakes": 0.5}, "46292e5530a15bad"),
 }
 """Different settings, and the SHA-256 of the first 300 samples drawn with them."""
 
