@@ -219,6 +219,14 @@ def test_the_state_is_where_the_lines_led(runner: SandboxRunner, shell: Resident
     assert runner.run("echo $x $?; cat ../made", state).output == b"7 3\none\n"
 
 
+def test_reading_what_changed_shows_in_no_access_time(shell: ResidentShell) -> None:
+    """A time before that of the last change is one that reading would replace."""
+    shell.run("mkdir new; echo x > new/x; touch -a -d 2001-01-01 new new/x")
+    shell.run("true")
+    shown = shell.run("stat -c %x new new/x").output.splitlines()
+    assert [line[:10] for line in shown] == [b"2001-01-01"] * 2
+
+
 def test_a_process_lives_on_and_what_it_does_is_told_with_the_line_of_its_time(
     shell: ResidentShell,
 ) -> None:

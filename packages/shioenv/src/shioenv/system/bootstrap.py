@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from email import message_from_string
 from pathlib import Path
@@ -91,11 +92,12 @@ def bootstrap(
     _refuse_full_disk(cache)
     sources = apt_sources(distribution)
     part = base.with_suffix(".part")
-    with tempfile.TemporaryDirectory(prefix="shioenv-packages-") as directory:
+    with ExitStack() as stack:
         if lock:
             addresses, store = archives(sources), cache / "packages"
             files = obtain(lock, addresses, store, packages.directory, _proxies(), report)
-            sources = [write_repository(files, Path(directory), distribution.suite)]
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix="shioenv-packages-"))
+            sources = [write_repository(files, Path(made), distribution.suite)]
             report(f"installing the {len(files)} locked packages with mmdebstrap")
         else:
             report(f"downloading and installing {distribution.suite} with mmdebstrap")
