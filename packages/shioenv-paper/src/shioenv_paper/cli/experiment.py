@@ -32,12 +32,12 @@ Out = Annotated[
     Path,
     typer.Option(
         metavar="DIR",
-        help="Directory for results, one subdirectory per experiment. The same command resumes.",
+        help="Directory for results. The same command resumes.",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, metavar="W", help="Worker processes (default: one per processor)."),
+    typer.Option(min=1, metavar="W", help="Workers (default: one per processor)."),
 ]
 ExactCount = Annotated[
     int,
@@ -105,6 +105,7 @@ class Run:
     without_shell_state: shared.WithoutShellState = False
     system: shared.SystemName = None
     sandbox: shared.SandboxName = "namespaces"
+    revert: shared.Revert = "input"
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
         """Run the experiment, and return its printout."""
@@ -121,7 +122,7 @@ class Run:
         from shioenv_paper.experiment_output import format_command
         from shioenv_paper.setting import ExperimentSetting
 
-        limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox)
+        limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
         stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
         with Meter(stopped=stopped) as meter:
             yield ExperimentSetting(
@@ -463,8 +464,7 @@ def networks(
     """Pack the paper's regimes for a GPU elsewhere, or evaluate results.
 
     Without --results, the pools are executed and scored, and packed in DIR/pack/carried. Carry that
-    directory to a machine with Python and PyTorch, and run it there as the output shows. An
-    interrupted call resumes.
+    directory to a machine with Python and PyTorch, and run it there as the output shows.
     """
     from shioenv_eval.suite import read_suite
     from shioenv_paper import network_pack, network_results

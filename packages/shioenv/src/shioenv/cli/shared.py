@@ -279,8 +279,8 @@ WithoutShellState = Annotated[
     bool,
     typer.Option(
         "--without-shell-state",
-        help="Do not record changes of the shell itself: directory, variables, functions, "
-        "options. For hosts where `shioenv doctor` reports that the shell cannot be read.",
+        help="Do not record changes of the shell itself, for hosts where `shioenv doctor` reports "
+        "that it cannot be read.",
     ),
 ]
 
@@ -290,10 +290,9 @@ SandboxName = Annotated[
         "--sandbox",
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
-        help="namespaces, microvm (a virtual machine in QEMU), microvm-bare or firecracker. In a "
-        "microvm-bare, inputs are root of the machine, and the shell state is not recorded. "
-        "firecracker is untested on Firecracker itself. Virtual machines need `shioenv system "
-        "build --microvm`.",
+        help="namespaces, microvm (in QEMU), microvm-bare (inputs are root of the machine, without "
+        "shell state) or firecracker (untested on Firecracker itself). Virtual machines need "
+        "`shioenv system build --microvm`.",
     ),
 ]
 
@@ -302,8 +301,8 @@ Revert = Annotated[
     typer.Option(
         metavar="input|N|never",
         autocompletion=completing("input", "never"),
-        help="Restore a microvm to its snapshot before every input, before every Nth, or never. "
-        "It is always restored after an input whose changes cannot be undone inside it.",
+        help="Restore a microvm before every input, before every Nth, or never; always after "
+        "changes that cannot be undone inside it.",
     ),
 ]
 
@@ -321,7 +320,7 @@ EngineName = Annotated[
     typer.Option(
         metavar="ENGINE",
         autocompletion=completing("shioenv.execution.local:ENGINES"),
-        help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
+        help="Workers on this host (local) or a Ray cluster (ray).",
     ),
 ]
 
@@ -329,8 +328,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Address of the Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else this "
-        "host).",
+        help="Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else this host).",
     ),
 ]
 
