@@ -37,7 +37,7 @@ def section(page: str, measured: Mapping[str, Any]) -> str:
             "\n\n<!-- measurements -->",
             "## How these figures were made",
             "",
-            f"On {measured['machine']}. An older build of `debian-12` has the reason beside it.",
+            f"On {measured['machine']}. If a build is not the present one, the reason follows it.",
             "",
             "| figures | command | build of `debian-12` | date | load |",
             "|---|---|---|---|---:|",

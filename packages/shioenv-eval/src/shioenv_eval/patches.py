@@ -27,8 +27,8 @@ def operations(
 
     `moved` maps the paths that the gold patches move from to their values. A move from any other
     path adds an unknown value, represented by that path. Content-only operations do not count,
-    since suites recorded before schema version 6 lack them. `silent` holds the answer's operations
-    of this kind (`changed_contents`); None: all that replace a file's entry.
+    since suites recorded before schema version 6 lack them. `silent` holds the operations of this
+    kind in the gold runs (`changed_contents`); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:
