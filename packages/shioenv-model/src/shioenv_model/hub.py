@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import MissingExtraError, ModelError
+from shioenv.endpoint import hub_library, short_message
+from shioenv.errors import ModelError
 from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv_model.files import SUFFIX, located, opened, read_card
 
 FILE = f"shioenv{SUFFIX}"
 """The name of the model's file in a repository."""
+
+_FEATURE, _EXTRA = "downloading and publishing models", "train"
 
 
 def get(repository: str, name: str | None = None) -> Path:
@@ -26,7 +29,7 @@ def get(repository: str, name: str | None = None) -> Path:
     Return the model's file. `name` is the local name (default: the repository's last part). Errors:
     ModelError for a repository without a model, or an unreachable server; MissingExtraError.
     """
-    hub = _hub()
+    hub = hub_library(_FEATURE, _EXTRA)
     called = name or repository.rpartition("/")[2]
     if not called or "/" in called or called.startswith("."):
         raise ModelError(f"invalid model name {called!r}")
@@ -48,7 +51,7 @@ def push(model: str, repository: str, *, private: bool = False) -> str:
     A missing repository is created. Errors: ModelError for a file that is no packed model, or if
     the server rejects the upload; MissingExtraError.
     """
-    hub = _hub()
+    hub = hub_library(_FEATURE, _EXTRA)
     path = located(model)
     if not path.is_file():
         raise ModelError(f"{path} is a directory", hint="use the model's file")
@@ -97,17 +100,4 @@ def _as_model_errors(repository: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = " ".join(str(error).split())[:300]
-        raise ModelError(f"{repository}: {said or type(error).__name__}") from None
-
-
-def _hub() -> Any:
-    try:
-        import huggingface_hub
-        from huggingface_hub.utils import disable_progress_bars
-    except ImportError:
-        raise MissingExtraError(
-            "downloading and publishing models", "train", "huggingface-hub"
-        ) from None
-    disable_progress_bars()
-    return huggingface_hub
+        raise ModelError(f"{repository}: {short_message(error)}") from None

@@ -162,14 +162,9 @@ def push_folder(directory: Path, repository: str, *, private: bool, message: str
     missing repository is created. `HF_ENDPOINT` selects another server with the Hub's protocol, and
     `HF_TOKEN` holds the right to write. Errors: HubError, MissingExtraError.
     """
+    hub = hub_library("publishing on a hub", "hub")
     try:
-        import huggingface_hub
-        from huggingface_hub.utils import disable_progress_bars
-    except ImportError:
-        raise MissingExtraError("publishing on a hub", "hub", "huggingface-hub") from None
-    disable_progress_bars()
-    try:
-        api = huggingface_hub.HfApi()
+        api = hub.HfApi()
         made = api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
         api.upload_folder(
             repo_id=repository,
@@ -179,8 +174,27 @@ def push_folder(directory: Path, repository: str, *, private: bool, message: str
             delete_patterns="*",
         )
     except Exception as error:  # the library's classes differ by release
-        said = " ".join(str(error).split())[:300] or type(error).__name__
         raise HubError(
-            f"{repository}: {said}", hint="a token with the right to write belongs in HF_TOKEN"
+            f"{repository}: {short_message(error)}",
+            hint="a token with the right to write belongs in HF_TOKEN",
         ) from None
     return str(made)
+
+
+def hub_library(feature: str, extra: str) -> Any:
+    """Return the library of the Hugging Face Hub, which then shows no progress.
+
+    Errors: MissingExtraError, which names the feature and the extra that has the library.
+    """
+    try:
+        import huggingface_hub
+        from huggingface_hub.utils import disable_progress_bars
+    except ImportError:
+        raise MissingExtraError(feature, extra, "huggingface-hub") from None
+    disable_progress_bars()
+    return huggingface_hub
+
+
+def short_message(error: Exception) -> str:
+    """Return an error's message in one line of at most 300 characters, or else its class."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

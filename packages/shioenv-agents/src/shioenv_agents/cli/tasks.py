@@ -534,16 +534,10 @@ def push(
     source: Annotated[
         Path, typer.Argument(metavar="PATH", help="A directory of `tasks set`, or a file of tasks.")
     ],
-    repository: Annotated[
-        str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")
-    ],
+    repository: shared.HubRepository,
     *,
-    licence: Annotated[
-        str, typer.Option("--license", metavar="ID", help="License in the card, such as cc-by-4.0.")
-    ],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
+    licence: shared.CardLicense,
+    private: shared.PrivateRepository = False,
 ) -> shared.Printout:
     """Publish tasks on a hub: a split for each part, in one commit.
 

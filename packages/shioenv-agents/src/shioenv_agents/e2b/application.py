@@ -459,8 +459,8 @@ def e2b_application(sandboxes: Sandboxes, listen_address: ListenAddress) -> Appl
     streamed = Streamed(application, sandboxes.disk_bytes + LARGEST_BODY)
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (said := _foreign(Headers(scope=scope), listen_address)):
-            await JSONResponse(refusal(*said), said[0])(scope, receive, send)
+        if scope["type"] == "http" and (refused := _foreign(Headers(scope=scope), listen_address)):
+            await JSONResponse(refusal(*refused), refused[0])(scope, receive, send)
             return
         chosen = streamed if scope.get("path") in STREAMED else bounded
         await chosen(scope, receive, send)

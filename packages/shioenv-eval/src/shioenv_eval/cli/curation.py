@@ -256,16 +256,10 @@ def push(
             "splits.",
         ),
     ],
-    repository: Annotated[
-        str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")
-    ],
+    repository: shared.HubRepository,
     *,
-    licence: Annotated[
-        str, typer.Option("--license", metavar="ID", help="License in the card, such as cc-by-4.0.")
-    ],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
+    licence: shared.CardLicense,
+    private: shared.PrivateRepository = False,
 ) -> shared.Printout:
     """Publish a dataset on a hub: its splits and a card, in one commit.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -21,10 +21,6 @@ Name = Annotated[
         help="A model by name or file (default: the included one).",
         show_default=False,
     ),
-]
-
-Repository: TypeAlias = Annotated[
-    str, typer.Argument(metavar="OWNER/NAME", help="A repository on the hub.")
 ]
 
 
@@ -71,7 +67,7 @@ def show(model: Name = "default") -> shared.Printout:
 
 @shared.command(app, "shioenv model get somebody/ubuntu-shell")
 def get(
-    repository: Repository,
+    repository: shared.HubRepository,
     *,
     name: Annotated[
         str | None,
@@ -94,11 +90,9 @@ def get(
 @shared.command(app, "shioenv model push ./my.model somebody/ubuntu-shell")
 def push(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model by name or file.")],
-    repository: Repository,
+    repository: shared.HubRepository,
     *,
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
+    private: shared.PrivateRepository = False,
 ) -> shared.Printout:
     """Publish a model and its card on a hub.
 

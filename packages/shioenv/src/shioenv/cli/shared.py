@@ -267,6 +267,16 @@ Timeout = Annotated[
     ),
 ]
 
+HubRepository = Annotated[
+    str, typer.Argument(metavar="OWNER/NAME", help="A repository on the hub.")
+]
+PrivateRepository = Annotated[
+    bool, typer.Option("--private", help="Make a new repository private.")
+]
+CardLicense = Annotated[
+    str, typer.Option("--license", metavar="ID", help="License in the card, such as cc-by-4.0.")
+]
+
 RecordTimeout = Annotated[
     float | None,
     typer.Option(
