@@ -19,7 +19,7 @@ from shioenv_model.rules.spellings import EQUIVALENT
 
 COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
 RARE = "neighbour of a command without a grammar"
-"""Properties of inputs, beside the names of answerers.
+"""Properties of inputs. They have factors, as answerers have.
 
 Commands without a grammar have few records, so that their neighbours are weaker than they seem.
 """
