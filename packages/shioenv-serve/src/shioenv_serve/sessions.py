@@ -6,6 +6,7 @@ Both have a JSON object on each line, with the names of Cowrie's events and fiel
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,11 +38,13 @@ def read_sessions(
 ) -> Accepted:
     """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
-    A session starts in the first of `directories`. Lines that `import_commands` would omit are
-    omitted, and so are lines with more than `MOST_HISTORY` lines before them. Lines filled in by
-    history or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are
-    omitted too. An omitted line did run, so all later lines of its shell are omitted too. The lines
-    after a line that leaves its shell are also omitted. Errors: ImportFileError.
+    A session starts in its user's home directory, as in the servers, unless `commands` has
+    start directories; without a login, in the first of `directories`. Lines that
+    `import_commands` would omit are omitted, and so are lines with more than `MOST_HISTORY`
+    lines before them. Lines filled in by history or completion, lines truncated by the log, and
+    incomplete commands such as `cat <<E` are omitted too. An omitted line did run, so all later
+    lines of its shell are omitted too. The lines after a line that leaves its shell are also
+    omitted. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}
@@ -53,7 +56,8 @@ def read_sessions(
         count += 1
         before, reason = shells.setdefault(line.shell, _Typed()).take(line)
         if reason is None:
-            sample, reason = sample_of(parser, line.text, directories[0], before)
+            home = None if commands.start_directories else _home(line.user, exists)
+            sample, reason = sample_of(parser, line.text, home or directories[0], before)
             reason = reason or distinct.refusal(sample)
             if reason is None:
                 samples.append(sample)
@@ -65,6 +69,16 @@ def read_sessions(
                 )
             rejected.append(Rejection.of(line.number, line.text.encode("utf-8", "replace"), reason))
     return Accepted(digest.hexdigest(), count, tuple(samples), tuple(rejected))
+
+
+def _home(user: str | None, exists: Callable[[str], bool]) -> str | None:
+    """Return the home directory of a login: that of `root` for names that the system lacks."""
+    if user is None:
+        return None
+    named = f"/home/{user}"
+    plain = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", user)
+    homes = ([named] if plain and user != "root" else []) + ["/root"]
+    return next(filter(exists, homes), None)
 
 
 class _Typed:
@@ -124,6 +138,9 @@ def _leaves(source: Source) -> bool:
 TYPED: Final = "cowrie.command.input"
 """The event of a line that was typed, or of a command that was sent."""
 
+LOGIN: Final = "cowrie.login.success"
+"""The event of an accepted login."""
+
 
 @dataclass(frozen=True, slots=True)
 class VisitorLine:
@@ -136,6 +153,8 @@ class VisitorLine:
     text: str
     is_known: bool
     """Whether the text is exactly the input that ran: neither cut nor completed by a key."""
+    user: str | None = None
+    """The login name; None if the log has no login of the session."""
 
 
 def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -163,8 +182,12 @@ def is_cut(event: Mapping[str, Any], name: str) -> bool:
 
 def typed_lines(lines: Iterable[tuple[int, bytes]]) -> Iterator[VisitorLine]:
     """Yield the typed lines, in the order of the log."""
+    users: dict[str, str] = {}
     for number, event in events(lines):
+        if event["eventid"] == LOGIN and isinstance(event.get("username"), str):
+            users[event["session"]] = event["username"]
         text, channel = event.get("input"), event.get("channel", 0)
         if event["eventid"] == TYPED and isinstance(text, str) and isinstance(channel, int):
             known = not event.get("edited") and not is_cut(event, "input")
-            yield VisitorLine(number, (event["session"], channel), text, known)
+            user = users.get(event["session"])
+            yield VisitorLine(number, (event["session"], channel), text, known, user)

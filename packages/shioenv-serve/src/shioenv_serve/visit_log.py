@@ -13,7 +13,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
-from shioenv_serve.sessions import TYPED, events, is_cut
+from shioenv_serve.sessions import LOGIN, TYPED, events, is_cut
 
 LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""
@@ -91,7 +91,7 @@ def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
     kind = event["eventid"]
     if kind == TYPED:
         visit.typed += 1
-    elif kind == "cowrie.login.success":
+    elif kind == LOGIN:
         visit.user = str(event.get("username", ""))
     elif kind == "shioenv.command" and isinstance(event.get("input"), str):
         told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}

@@ -362,9 +362,17 @@ def test_the_log_tells_a_visit_in_cowries_words(server: Server) -> None:
     kex = events[names.index("cowrie.client.kex")]
     assert kex["hassh"] == hashlib.md5(kex["hasshAlgorithms"].encode()).hexdigest()
     assert all(event["src_ip"] == "127.0.0.1" and event["timestamp"] for event in events)
+    assert {event["sensor"] for event in events} == {socket.gethostname()}
     closed = events[names.index("cowrie.log.closed")]
     assert Path(closed["cast"]).read_text().startswith("{")
     assert struct.unpack("<iLiiLL", Path(closed["ttylog"]).read_bytes()[-24:])[0] == 2  # closed
+
+
+def test_a_directory_belongs_to_one_server(server: Server) -> None:
+    command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(server.directory)]
+    second = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, check=False)
+    assert second.returncode != 0
+    assert f"another process is writing into {server.directory}" in second.stderr
 
 
 def test_the_log_names_what_it_cut_of_a_commands_streams(server: Server) -> None:

@@ -46,6 +46,29 @@ def test_each_line_follows_those_before_it_in_its_shell(tmp_path: Path) -> None:
     assert rejected == {}
 
 
+def test_a_session_starts_where_its_user_does(tmp_path: Path) -> None:
+    def login(session: str, name: object) -> str:
+        event = {"eventid": "cowrie.login.success", "session": session, "username": name}
+        return json.dumps(event)
+
+    log = tmp_path / "log.jsonl"
+    names = ["root", "ubuntu", "admin", "../etc", 5]
+    lines = [typed("none", "id 0")]
+    for number, name in enumerate(names, 1):
+        lines += [login(str(number), name), typed(str(number), f"id {number}")]
+    log.write_text("\n".join(lines))
+    there = {"/root", "/home/ubuntu", "/srv"}.__contains__
+
+    def starts(*given: str) -> list[str]:
+        commands = CommandList(log, start_directories=given)
+        directories = given or ("/srv",)
+        accepted = read_sessions(commands, shipped_parser(), directories, there)
+        return [json.loads(sample)[1] for sample in accepted.samples]
+
+    assert starts() == ["/srv", "/root", "/home/ubuntu", "/root", "/root", "/srv"]
+    assert starts("/tmp") == ["/tmp"] * 6
+
+
 def test_what_cannot_follow_is_left_out_with_its_reason(tmp_path: Path) -> None:
     inputs, rejected = read(
         tmp_path,

@@ -149,6 +149,12 @@ def ssh(
             help="Delay each answer by a random time between these, in seconds.",
         ),
     ] = (0, 0),
+    sensor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Name of this server in each event (default: this host's name)."
+        ),
+    ] = None,
 ) -> None:
     """Run an OpenSSH server that gives each visitor a machine.
 
@@ -192,6 +198,7 @@ def ssh(
             accepted_keys=accepted,
             shells=shells,
             delay=delay,
+            sensor=sensor,
         )
         printing.note(
             f"running on ssh://{socket_url(listening)} (Ctrl-C stops it); log: {directory}"

@@ -111,7 +111,7 @@ class MachineChannel(SshChannel):
         behavior = Behavior(LOST, b"")
         try:
             for _ in range(1 if left else _HANGING_UP):
-                behavior = await machine.look()
+                behavior = _after(behavior, await machine.look())
                 if machine.ended:
                     machine.seated = False
                     return behavior
@@ -133,6 +133,17 @@ class MachineChannel(SshChannel):
         return await connect_command(
             self, command, entered, tap_of(command, self._uploads), machine.look
         )
+
+
+def _after(earlier: Behavior, later: Behavior) -> Behavior:
+    """Return the joint behavior of two looks: a shell may change files until its end."""
+    return replace(
+        later,
+        patch=earlier.patch.compose(later.patch),
+        content_digests={**earlier.content_digests, **later.content_digests},
+        limits_hit=tuple(dict.fromkeys(earlier.limits_hit + later.limits_hit)),
+        patch_truncated=earlier.patch_truncated or later.patch_truncated,
+    )
 
 
 async def connect_command(

@@ -13,13 +13,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from shioenv.errors import HostError, ServingError, ShioenvError, UsageError
 from shioenv.execution.process import adopt_orphans
+from shioenv.files.durable import locked, storage_errors
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 from shioenv.live.shells import Shells
 from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
@@ -200,27 +201,34 @@ class SshServer:
         accepted_keys: bytes = b"",
         shells: Shells | None = None,
         delay: tuple[float, float] = (0.0, 0.0),
+        sensor: str | None = None,
     ) -> None:
         """Start sshd's namespaces and the first machines, without accepting connections.
 
         `directory` receives the log (`log.jsonl`), recordings and uploads, and holds the host keys.
         `shells` answer in place of machines, and are closed at the end. Each answer is delayed by a
-        number of seconds drawn from the range `delay`. Errors: ServingError, HostError,
-        DatasetStorageError, those of a sandbox.
+        number of seconds drawn from the range `delay`. `sensor` names the server in each event;
+        None: by this host's name. Errors: ServingError, HostError, DatasetStorageError,
+        DatasetBusyError if another server uses the directory, those of a sandbox.
         """
         self._policy, self._bounds = policy, bounds or ServerBounds()
         allow_open_files(self._bounds.files)
         self._visits: dict[str, Visitor] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failure: Exception | None = None
+        with storage_errors(directory):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._held = ExitStack()
+        self._held.enter_context(locked(directory))
         make_host_keys(directory / "host_keys")
         hostname = system.declaration.machine.hostname
-        self._log = EventLog(directory / LOG, hostname, self._fail)
+        self._log = EventLog(directory / LOG, sensor or socket.gethostname(), self._fail)
         self._daemon = Daemon(system, directory / "host_keys", accepted_keys)
         try:
             machines = None if shells else Machines(system)
         except BaseException:
             self._daemon.close()
+            self._held.close()
             raise
         known = login_accounts(system)
         greetings = {account.uid: _greeting(system, account.uid) for account in known.values()}
@@ -284,6 +292,7 @@ class SshServer:
         for name in list(self._visits):
             self._closed(name)
         self._log.close()
+        self._held.close()
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error

@@ -100,7 +100,7 @@ class Uploads:
     def _written(self, content: bytes | bytearray) -> Path:
         place = self._directory / hashlib.sha256(content).hexdigest()
         with _WRITING, storage_errors(place):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # malware, perhaps
             if not place.exists():
                 with replacing(place) as file:
                     file.write(content)

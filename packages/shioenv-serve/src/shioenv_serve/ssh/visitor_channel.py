@@ -55,7 +55,7 @@ class ChannelRecording(Closing):
     def __init__(self, directory: Path, name: str, command: str | None, size: tuple[int, int]):
         """Open both files. `command` is None for a shell; `size` are rows and columns."""
         with storage_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # visitors type passwords
         self.cast_file, self.file = directory / f"{name}.cast", directory / f"{name}.ttylog"
         self._cast = AsciicastWriter(self.cast_file, command or "shell", *size)
         with storage_errors(self.file):

@@ -26,6 +26,7 @@ from shioenv_serve.ssh import watch as watching
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import settings
+from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Account, login_words
 from shioenv_serve.ssh.server import REMEMBERED, AtTry, policy_of
 from shioenv_serve.ssh.sshd_log import SshdLogParser
@@ -643,6 +644,31 @@ def test_a_login_gets_what_a_real_one_gets_and_nothing_of_ours() -> None:
 # ---- channels ----
 
 
+class EndingMachine:
+    """A machine whose shell changes a file before and after the first look, then ends."""
+
+    ended = False
+    seated = True
+
+    def __init__(self) -> None:
+        self.left = ["first", "second"]
+
+    async def look(self) -> Behavior:
+        name = self.left.pop(0)
+        self.ended = not self.left
+        patch = ContextPatch((("a", f"/fs/{name}", {"type": "file"}),))
+        return Behavior(0, b"", patch, {name: "0" * 64})
+
+
+def test_all_changes_of_a_shell_that_is_ending_are_reported() -> None:
+    channel = MachineChannel.__new__(MachineChannel)
+    channel._visit = Visitor(origin(("1.2.3.4", 5), ("6.7.8.9", 22)))
+    channel._visit.machine = machine = EndingMachine()  # type: ignore[assignment]
+    behavior = asyncio.run(channel._hang_up(machine, left=False))  # type: ignore[arg-type]
+    assert [path for _, path, *_ in behavior.patch.operations] == ["/fs/first", "/fs/second"]
+    assert [*behavior.content_digests] == ["first", "second"]
+
+
 class ClosedChannel(SshChannel):
     """A channel whose command ends at once."""
 
@@ -677,3 +703,4 @@ def test_channels_that_begin_together_are_recorded_apart(tmp_path: Path) -> None
     assert asyncio.run(serve_both(log)) == [b"x 0", b"x 0"]
     log.close()
     assert len([*(tmp_path / "recordings").glob("*.cast")]) == 2
+    assert (tmp_path / "recordings").stat().st_mode & 0o077 == 0

@@ -212,8 +212,8 @@ def import_(
     """Make a dataset from inputs, a honeypot's log, or an export.
 
     Inputs are executed, scored and recorded as by generate, without changes; `shioenv suite adapt`
-    can adapt them to the system first. The same list gives the same bytes. Sessions start in the
-    system's first start directory. Rejected lines are written to DIR/rejected.ndjson.
+    can adapt them to the system first. The same list gives the same bytes. Sessions start in
+    the user's home directory, or in --cwd. Rejected lines are written to DIR/rejected.ndjson.
 
     Exported and released records are not executed, so --seed, --budget, --workers and --system have
     no effect. Fields that released records lack are empty. An export in the Hugging Face layout
