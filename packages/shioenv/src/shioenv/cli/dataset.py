@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +13,7 @@ from shioenv.cli.progress import counting
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from shioenv.domain.record import Record
+    from shioenv.domain.record import Record, ScoredSegment
 
 app = typer.Typer(
     name="dataset",
@@ -122,6 +122,37 @@ def show(
         yield shared.Printout(encode(record), _record(record))
 
 
+def _arguments(record: Record) -> Iterator[tuple[ScoredSegment, Sequence[str]]]:
+    """Yield each segment of a record with the texts of its arguments."""
+    words, place = record.input_args, 0
+    for segment in record.segments:
+        try:
+            place = words.index(segment.command, place) + 1
+        except ValueError:  # the segments of a published record may lack their words
+            return
+        end = place + segment.n_arguments
+        yield segment, words[place:end]
+        place = end
+
+
+def _by_command(record: Record) -> Iterator[str]:
+    """Yield the removable arguments of each command; with its name if there are several."""
+    found = list(_arguments(record))
+    if not found:
+        yield from filter(None, [", ".join(record.input_args[1:])])
+    for segment, texts in found:
+        if texts:
+            yield (f"{segment.command}: " if len(found) > 1 else "") + ", ".join(texts)
+
+
+def _necessary(record: Record) -> Iterator[str]:
+    """Yield the arguments whose omission alone changes the behavior."""
+    for segment, texts in _arguments(record):
+        for text, effect in zip(texts, segment.arguments or (), strict=False):
+            if effect.leave_one_out:
+                yield text
+
+
 def _record(record: Record) -> Iterator[Text]:
     from rich.text import Text
 
@@ -131,7 +162,7 @@ def _record(record: Record) -> Iterator[Text]:
     yield Text(f"record {record.session_id}", style="bold")
     rows = [
         ("input", record.input),
-        ("arguments", ", ".join(record.input_args[1:]) or "none"),
+        ("arguments", "; ".join(_by_command(record)) or "none"),
         ("exit code", str(record.exit_code)),
     ]
     if record.irreducibility is None:
@@ -143,7 +174,9 @@ def _record(record: Record) -> Iterator[Text]:
     rows.append(("irreducible", score))
     if record.necessary is not None:
         needed = round(record.necessary * record.n_arguments)
-        rows.append(("necessary", f"{record.necessary:.3f} ({needed} of {record.n_arguments})"))
+        names = "".join(f", {text}" for text in _necessary(record))
+        share = f"{record.necessary:.3f} ({needed} of {record.n_arguments})"
+        rows.append(("necessary", f"{share}:{names[1:]}" if names else share))
     flags = ("timed_out", "output_truncated", "patch_truncated", "volatile")
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
     if said:

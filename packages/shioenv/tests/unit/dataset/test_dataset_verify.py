@@ -338,6 +338,19 @@ def test_a_replay_that_is_left_out_is_said_to_be(
     assert "nothing was replayed, because the dataset has problems" in result.stderr
 
 
+def test_arguments_are_shown_by_command_and_those_needed_by_name(
+    tmp_path: Path, records: list[Record]
+) -> None:
+    command = ["dataset", "show", str(write(tmp_path, records)), "--count", "6"]
+    shown = CliRunner().invoke(app, command).stdout
+    assert "  arguments   none\n" in shown
+    assert "  arguments   touch: n5; grep: -q, a\n" in shown
+    assert "  arguments   echo: n4, a; ls: useless, x\n" in shown
+    effects = [effect for part in records[4].segments for effect in part.arguments or ()]
+    assert [effect.leave_one_out for effect in effects] == [True, True, False, True]
+    assert "(3 of 4): n4, a, x\n" in shown
+
+
 def test_an_unfinished_dataset_is_announced(tmp_path: Path, records: list[Record]) -> None:
     write(tmp_path, records)
     run = ["dataset", "show", str(tmp_path)]
