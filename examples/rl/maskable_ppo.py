@@ -56,6 +56,7 @@ class Log:
         self.lines = csv.writer(self.file)
         self.lines.writerow(COLUMNS)
         self.episodes, self.done, self.began = episodes, 0, time.monotonic()
+        self.means: list[float] = []
 
     def tell(self, ended: Sequence[EndedEpisode]) -> bool:
         """Keep the inputs of a rollout, and return whether to go on."""
@@ -67,18 +68,24 @@ class Log:
             text = episode.scored.session.text
             self.lines.writerow((self.done, seconds, episode.reward, *values, text))
         self.file.flush()
+        if ended:
+            self.means.append(sum(episode.reward for episode in ended) / len(ended))
+            print(f"{self.done:6} episodes, {seconds:6} s, mean reward {self.means[-1]:.3f}")
         return self.done < self.episodes
 
 
 def main() -> None:
     """Train."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--episodes", type=int, default=5000)
-    parser.add_argument("--out", type=Path, default=Path("runs/maskable"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--envs", type=int, default=32)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--episodes", type=int, default=5000, help="inputs to execute")
+    parser.add_argument("--out", type=Path, default=Path("runs/maskable"), help="directory")
+    parser.add_argument("--seed", type=int, default=0, help="of the network and its actions")
+    parser.add_argument("--envs", type=int, default=32, help="environments in parallel")
     parser.add_argument("--sampler", default="gcs", help="gcs, ucs or ucs-universal")
-    parser.add_argument("--commands", nargs="*", help="default: all")
+    parser.add_argument("--commands", nargs="*", help="these only; else all")
     parser.add_argument("--tensorboard", action="store_true", help="log there as well")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -101,6 +108,8 @@ def main() -> None:
     model.learn(total_timesteps=1 << 40, callback=[DeferredRewards(log.tell), checkpoints])
     model.save(given.out / "model")
     env.close()
+    first, last = log.means[0], log.means[-1]
+    print(f"mean reward {first:.3f} in the first rollout, {last:.3f} in the last")
     print(f"{log.done} episodes, {given.out / 'model.zip'}")
 
 
