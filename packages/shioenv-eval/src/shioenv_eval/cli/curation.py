@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from shioenv.dataset.manifest import Plan
     from shioenv_eval.leakage import Leakage
     from shioenv_eval.report.statistics import Statistics
 
@@ -44,17 +45,27 @@ def stats(
     from shioenv.dataset.manifest import read_manifest
     from shioenv_eval.report.statistics import statistics
 
-    printing.note_unfinished(directory, read_manifest(directory))
+    manifest = read_manifest(directory)
+    printing.note_unfinished(directory, manifest)
     if coverage:
         from shioenv_eval.grammars.drawn_options import coverage_of_records
 
         found = coverage_of_records(directory)
         return shared.Printout(found.to_json(), found.lines(), indent=2)
     described = statistics(directory)
-    return shared.Printout(described.to_json(), _described(described), indent=2)
+    return shared.Printout(described.to_json(), _described(described, manifest.plan), indent=2)
 
 
-def _described(described: Statistics) -> Iterator[str | Text | Table]:
+def _settings(plan: Plan) -> str:
+    """Return the settings by which records of equal sampler and seed differ."""
+    known = [f"policy {plan.drawing.policy}"] if plan.drawing.policy else []
+    if plan.scoring is not None:
+        scores = f"estimator {plan.scoring.estimator}, budget {plan.scoring.budget}"
+        known.append(scores if plan.scoring.budget else "no scores")
+    return ", ".join(known) or "unknown"
+
+
+def _described(described: Statistics, plan: Plan) -> Iterator[str | Text | Table]:
     from itertools import islice
 
     from rich.text import Text
@@ -70,6 +81,7 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
             if described.seed is None
             else f" with seed {described.seed} on {described.system}"
         ),
+        **({"settings": _settings(plan)} if described.system else {}),
         "irreducibility": f"mean {fixed(scores.mean)}, standard deviation {fixed(scores.sd)} "
         f"(mean of strict {fixed(scores.mean_strict)})",
         "necessary": f"mean {fixed(scores.mean_necessary)} of the arguments, known for "

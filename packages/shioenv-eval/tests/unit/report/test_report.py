@@ -452,6 +452,7 @@ def test_limits_that_were_reached_are_counted_and_shown(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["dataset", "stats", str(directory)]).stdout
     said = "processes 2, cpu_seconds 1, output_bytes 1, wall_seconds 1"
     assert f"limits reached     {said}\n" in told
+    assert re.search(r"settings +policy \S+, estimator \S+, budget \d+\n", told)
     shown = CliRunner().invoke(app, ["dataset", "show", str(directory), "--id", "0"]).stdout
     assert "limits      reached cpu_seconds, processes\n" in shown
 
