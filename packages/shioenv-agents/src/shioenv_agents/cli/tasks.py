@@ -241,11 +241,10 @@ def certify(
 
     With --out, tasks without faults are written, each with its certificate. It is a fault if the
     solution fails in one of the runs, or under load. So is a prompt that does not state every fact
-    of the goal, or a solution that the prompt or a file of the machine reveals. Doing nothing and
-    near misses must fail, and other correct answers must pass. First, once for each build of the
-    system, known attacks try to pass the check without doing a task. In Harbor folders, the
-    folder's own files judge the answers; the folder gets a `certificate.json`. A stopped command
-    resumes.
+    of the goal, or a solution that a prompt or file reveals. Doing nothing and near misses must
+    fail, and other correct answers must pass. First, once for each build of the system, known
+    attacks try to pass the check without doing a task. In Harbor folders, the folder's own files
+    judge the answers; the folder gets a `certificate.json`. A stopped command resumes.
 
     --check repeats the checks recorded in the certificates, and lists the fields that it cannot
     check again.

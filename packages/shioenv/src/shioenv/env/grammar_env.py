@@ -305,7 +305,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
 
 def number_of(action: SupportsInt, count: int) -> int:
-    """Return the action as an integer from 0 and below `count`. Errors: ActionError otherwise."""
+    """Return the action as an integer below `count`. Errors: ActionError for another value."""
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)
