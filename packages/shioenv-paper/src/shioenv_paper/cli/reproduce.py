@@ -14,7 +14,9 @@ from shioenv_paper.cli.experiment import Run, experiment_lines
 _RUN = Run()
 
 app = typer.Typer(
-    name="reproduce", no_args_is_help=True, help="Reproduce the results in the repository and compare them."
+    name="reproduce",
+    no_args_is_help=True,
+    help="Reproduce the results in the repository and compare them.",
 )
 
 
