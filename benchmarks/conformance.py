@@ -61,8 +61,8 @@ compared with a Debian 13 that has the same packages, and its cases were sampled
 
 The cases cover all options equally often, unlike the inputs that people type, on which
 [Evaluation of predictors](evaluation.md) reports. Busybox, toybox and uutils replace only the GNU
-programs that they implement; Bash and all other programs are Debian's in their rows. The emulators
-get the system's files, but no processes or network devices that `ps` or `ip` could list.
+programs that they implement; in these cases, Bash and all other programs are Debian's. The
+emulators get the system's files, but no processes or network devices that `ps` or `ip` could list.
 """
 
 

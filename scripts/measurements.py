@@ -37,7 +37,8 @@ def section(page: str, measured: Mapping[str, Any]) -> str:
             "\n\n<!-- measurements -->",
             "## How these figures were made",
             "",
-            f"On {measured['machine']}. If a build is not the present one, the reason follows it.",
+            f"On {measured['machine']}. If figures come from an "
+            "older build, the reason why they were not measured again follows the build.",
             "",
             "| figures | command | build of `debian-12` | date | load |",
             "|---|---|---|---|---:|",

@@ -46,8 +46,8 @@ def merge(
     the first source, with the commands and start directories of all sources. `report` is called
     with the number of records read and the total.
 
-    All parts of one stream make the bytes of a single run. Records keep their numbers, and each
-    number must occur once.
+    If the sources are all parts of one stream (`generate --part`), the result has the same bytes as
+    a single run. In this case records keep their numbers, and each number must occur once.
 
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
     raised if system, limits, scoring, sampler, release or layout differ. It is also raised if parts
@@ -94,7 +94,7 @@ def _by_number(streams: Sequence[Iterator[Record]]) -> Iterator[Record]:
 
 
 def _whole(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
-    """Return the plan of the dataset that these are all parts of. UsageError if they are not."""
+    """Return the plan of the whole dataset. Errors: UsageError if these are not all its parts."""
     plans = [
         replace(manifest.plan, drawing=replace(manifest.plan.drawing, part=""))
         for manifest in manifests

@@ -25,10 +25,11 @@ def operations(
 ) -> Operations:
     """Return a patch's operations, without those for files that changed only their content.
 
-    `moved` maps the paths that the gold patches move from to their values. A move from any other
-    path adds an unknown value, represented by that path. Content-only operations do not count,
-    since suites recorded before schema version 6 lack them. `silent` holds the operations of this
-    kind in the gold runs (`changed_contents`); None: all that replace a file's entry.
+    `moved` maps each source path of a move in the gold patches to the value that was there. A move
+    from any other path adds an unknown value, represented by that path. Content-only operations do
+    not count, since suites recorded before schema version 6 lack them. `silent` holds the
+    content-only operations of the gold runs (`changed_contents`); None: all that replace a file's
+    entry.
     """
     found = set()
     for operation in patch.operations:
@@ -66,12 +67,12 @@ def changed_contents(runs: Iterable[Behavior]) -> Entries:
 
 
 def reconciled(ours: Operations, theirs: Operations) -> Operations:
-    """Return `ours`, with unknown values that its moves add filled in from `theirs`.
+    """Return `ours`. If a move in it adds an unknown value, take the value from `theirs`.
 
     A move then equals a removal of its source and an addition at its target, regardless of the form
     that each patch uses. Removals in `theirs` are not linked to its additions. So values are filled
-    in only if `theirs` removes nothing but the moved sources in their area, and adds equal values
-    at all targets.
+    in only if two conditions hold. In the directories of the moved sources, `theirs` removes only
+    these sources. At all targets it adds the same value.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}

@@ -205,7 +205,7 @@ def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[in
 
 
 def sudo_end(words: Sequence[str], start: int) -> int:
-    """Return the index after `sudo`, which is at `start`, and its options."""
+    """Return the index of the first word after the `sudo` at `start` and its options."""
     after = start + 1
     while after < len(words) and words[after].startswith("-"):
         if words[after] == "--":

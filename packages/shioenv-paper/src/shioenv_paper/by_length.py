@@ -181,10 +181,12 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
     gains = [gains_of(scores, holds) for holds in groups.values()]
     return Table(
         "Difference of GCS and UCS",
-        "Mean of GCS minus mean of UCS with its 95% interval, for numbers of arguments with at "
-        f"least {FEW} inputs of both. The paper reports +{PAPER_GAINS[0]} to +{PAPER_GAINS[1]} for "
-        f"lengths from 2 to 12 (about 20% to 170%), and {stated} and {other} "
-        f"(+{stated - other:.3f}) at length {PAPER_LENGTH}. Its lengths may include the command.",
+        "Mean score of GCS (grammar-constrained sampling) minus mean score of UCS (unconstrained "
+        "sampling), with a 95% interval, for numbers of arguments with at least "
+        f"{FEW} inputs of both. The paper reports differences of +{PAPER_GAINS[0]} to "
+        f"+{PAPER_GAINS[1]} for lengths from 2 to 12, which is 20% to 170% of the UCS mean. At "
+        f"length {PAPER_LENGTH} its means are {stated} (GCS) and {other} (UCS). Its lengths may "
+        "include the command.",
         ("arguments", *groups, "relative, all inputs"),
         [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
@@ -196,7 +198,8 @@ def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
         "Difference of GCS and UCS, by command",
         "Mean of the differences of single commands, weighted by their number of UCS inputs, with "
         f"its 95% interval. Only commands with at least {FEW_OF_A_COMMAND} inputs of both samplers "
-        "are included. The inputs that succeed and those that fail have different commands.",
+        "are included. Inputs that succeed and inputs that fail are distributed differently over "
+        "the commands, so the columns are not averages over the same commands.",
         ("arguments", *GROUPS),
         [(str(n), *texts) for n, texts in _gains(gains)],
     )

@@ -81,7 +81,7 @@ class InputJournal(Generic[Line]):
         self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Line]
     ) -> None:
         self._path = directory / JOURNAL
-        self._plan = json.loads(json.dumps(plan))  # tuples in their decoded form
+        self._plan = json.loads(json.dumps(plan))  # with lists for tuples, as if read
         self._decode = read
         self.tried: dict[int, Line] = {}
 
@@ -117,5 +117,5 @@ class InputJournal(Generic[Line]):
             return tried.number, tried
         compare_plans(
             self._path, document, self._plan
-        )  # before a line of another release is decoded
+        )  # first, since decoding lines of another release may fail
         return _PLAN, document

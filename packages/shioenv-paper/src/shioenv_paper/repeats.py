@@ -188,7 +188,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
     # budget 1: all runs of the whole input, hardly any of sub-inputs
     recorder = SessionRecorder(scoring=Scoring(budget=1))
     if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
-        return Cause("noticed", "dates or differences seen when it is recorded")
+        return Cause("noticed", "noticed at recording: runs differ, or the current date occurs")
     return Cause("none", "cause unknown")
 
 

@@ -118,7 +118,7 @@ class Visit:
         return [line.text.strip() for line in self.lines]
 
     def fits(self, conversation: Conversation) -> bool:
-        """Whether the conversation may belong to this visit, with only the newest line added."""
+        """Whether the conversation may continue this visit: its earlier lines and answers match."""
         told = [line.strip() for line in conversation.lines]
         more = len(self.lines) - len(told)
         if more < 0 or ((more or self.forgot) and not conversation.is_cut):
@@ -266,7 +266,7 @@ class Visits:
             again = await self._rebuild(visit, line)
         try:
             told = await self._typed(visit, line)
-        except ShellEndedError:  # before the line: the machine was ended from outside
+        except ShellEndedError:  # the shell had ended before the line was sent
             await self._end(visit)
             again = await self._rebuild(visit, line)
             told = await self._typed(visit, line)

@@ -1,4 +1,4 @@
-"""Clients of others' servers: endpoints with OpenAI's API, whose replies are stored, and hubs."""
+"""Clients of external services: endpoints with OpenAI's API, and the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def _key(request: Mapping[str, Any]) -> str:
 def push_folder(directory: Path, repository: str, *, private: bool, message: str) -> str:
     """Publish a directory as a dataset on the Hugging Face Hub, and return its address.
 
-    The repository has the directory's files afterwards, and no others: all of it is one commit. A
-    missing repository is created. `HF_ENDPOINT` selects another server with the Hub's protocol, and
+    One commit replaces all files of the repository with those of the directory. A missing
+    repository is created. `HF_ENDPOINT` selects another server with the Hub's protocol, and
     `HF_TOKEN` holds the right to write. Errors: HubError, MissingExtraError.
     """
     hub = hub_library("publishing on a hub", "hub")

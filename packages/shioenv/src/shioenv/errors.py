@@ -83,7 +83,7 @@ class MissingExtraError(HostError):
 
 
 def missing_guest(feature: str, extra: str) -> MissingExtraError:
-    """Return the error for a feature of `shioenv-EXTRA`, with the command in the message."""
+    """Return the error for a feature of `shioenv-EXTRA`, with the install command in it."""
     error = MissingExtraError(feature, extra, f"shioenv-{extra}")
     error.message, error.hint = f"{error.message}: {error.hint}", None
     return error
@@ -352,7 +352,8 @@ def used_environment() -> EpisodeError:
 class EnvironmentOptionError(ShioenvError, TypeError):
     """An option or value is invalid for making or resetting an environment.
 
-    It is a `TypeError` too: after one, Stable-Baselines3 leaves out the render mode that it chose.
+    It is also a `TypeError`: Stable-Baselines3 passes a render mode first, and retries without it
+    only after a `TypeError`.
     """
 
     code = "SHIO-E03"

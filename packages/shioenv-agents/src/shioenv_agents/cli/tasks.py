@@ -74,7 +74,8 @@ def make(
     its exit code is 0, it is not volatile, and it is irreducible enough. Its prompt must describe
     the effect of the input in plain English without revealing the input. Each task is proved: the
     recorded input passes the check, while doing nothing fails, and so does the input without one
-    of its arguments. With --language-model, the model's words precede the facts of the prompt.
+    of its arguments. With --language-model, each prompt begins with the model's description of the
+    task; the generated facts follow.
     """
     from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.record_reader import read_records
@@ -239,12 +240,14 @@ def certify(
     """Certify tasks, or check their certificates.
 
     With --out, tasks without faults are written, each with its certificate. It is a fault if the
-    solution fails in one of the runs, or under load. So is a prompt that leaves the goal open, and
-    a solution that can be read somewhere. Doing nothing and near misses must fail, and other
-    correct answers must pass. The judge is attacked first, once for each build. Harbor folders are
-    judged by their own files, and get a `certificate.json`. A stopped command resumes.
+    solution fails in one of the runs, or under load. So is a prompt that does not state every fact
+    of the goal, or a solution that a prompt or file reveals. Doing nothing and near misses must
+    fail, and other correct answers must pass. First, once for each build of the system, known
+    attacks try to pass the check without doing a task. In Harbor folders, the folder's own files
+    judge the answers; the folder gets a `certificate.json`. A stopped command resumes.
 
-    --check repeats what the certificates contain, and lists the fields that it cannot determine.
+    --check repeats the checks recorded in the certificates, and lists the fields that it cannot
+    check again.
     The exit status is 1 if a checked certificate no longer holds. --rebase rewrites the prompts of
     tasks from another release in this release's wording.
     """

@@ -1,4 +1,4 @@
-"""Commands in sandboxes: started, followed by any number of streams, fed and killed."""
+"""Start commands in sandboxes, stream their output to clients, write their input, and kill them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ClientProcess:
             transport.close()
 
     async def _drain(self, pumps: list[asyncio.Task[None]]) -> None:
-        """Wait for the rest of the output, but not for others that hold the pipes open."""
+        """Wait for the rest of the output, but not for background processes with open pipes."""
         while (await asyncio.wait(pumps, timeout=DRAIN_SECONDS))[1]:
             if not self._putting and time.monotonic() - self._moved > DRAIN_SECONDS:
                 return
@@ -165,7 +165,7 @@ class ProcessService:
     """The process service of sandboxes, with the methods that the protocol names."""
 
     async def list(self, request: pb.ListRequest, ctx: RequestContext[Any, Any]) -> pb.ListResponse:
-        """Return the commands that run, except those that others started inside."""
+        """Return the running commands that were started through this service."""
         return pb.ListResponse(
             processes=[
                 pb.ProcessInfo(
@@ -267,7 +267,7 @@ async def start_process(
     among: dict[int, ClientProcess],
     most: int,
 ) -> tuple[ClientProcess, Queue]:
-    """Start a command `among` others, of which there may be `most`.
+    """Start a command and add it to `among`, which may hold at most `most` commands.
 
     Return it with a queue of its output, for which `leave` has to be called. Errors: ConnectError,
     SandboxError.

@@ -1,7 +1,7 @@
 """Transfer directories into and out of a machine, as archives.
 
-The agent controls the content that comes out. So it can only become regular files and directories
-below the requested place.
+The agent controls the content that comes out. So only regular files and directories are extracted,
+all below the requested directory.
 """
 
 from __future__ import annotations

@@ -211,8 +211,8 @@ def usage(
 ) -> shared.Printout:
     """Make a policy, for `--policy FILE.json`, from a list of inputs.
 
-    It counts commands, options, operators and forms of words. It contains nothing else of the
-    inputs.
+    The policy holds counts of commands, options, operators and kinds of operand (such as glob or
+    absolute path), and no other part of the inputs.
     """
     from dataclasses import replace
 
@@ -548,8 +548,8 @@ def report(
     missed.
 
     With --compare-with, nothing is executed. The report counts the given inputs that the grammars
-    derive on the system. It compares the inputs drawn by the policies mixed, people and paper with
-    the given ones, and with a table of usage.
+    derive on the system. It compares inputs drawn by the policies `mixed`, `people` and `paper`
+    with the given inputs, and with the shipped table of usage counts.
     """
     if against is not None:
         return _against(against, draws, seed, system, markdown=markdown)

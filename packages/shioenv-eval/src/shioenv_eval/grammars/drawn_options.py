@@ -1,6 +1,7 @@
-"""Coverage of the grammars' options by inputs: drawn, or executed without a usage error.
+"""Measure which options occur in sampled inputs, or in inputs executed without a usage error.
 
-An option counts by any of its names. `omit` lines of grammars list options that they leave out.
+An input covers an option if it contains any of the option's names. `omit` lines of grammars list
+options that they leave out.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class OptionCoverage:
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """The options that no input has, by grammar; without grammars that lack none."""
+        """The options that no input has, by grammar. Grammars with full coverage are omitted."""
         lacking = {
             name: sorted(set(lines.values()) - {line for of, line in self.seen if of == name})
             for name, lines in self._lines.items()
@@ -148,7 +149,7 @@ def coverage_of_samples(
 
 
 def coverage_of_records(directory: str | Path) -> OptionCoverage:
-    """Count the options of a dataset's records, of the shipped grammars from which it was drawn.
+    """Count the options in a dataset's records, for the shipped grammars that it was sampled from.
 
     Errors: those of `read_records`.
     """

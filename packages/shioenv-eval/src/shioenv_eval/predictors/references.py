@@ -47,7 +47,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """A package's program that replaces many others under their names."""
+    """A program that stands in for many others, by links with their names (like BusyBox)."""
 
     path: str
     names: tuple[str, ...]

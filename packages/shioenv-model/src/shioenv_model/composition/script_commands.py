@@ -57,7 +57,7 @@ class ScriptCommands(ABC):
 
     @abstractmethod
     def _lines(self, program: Program) -> None:
-        """Run a program that Bash parses in parts: a `Discard` ends with the current part."""
+        """Run a program that Bash parses in parts. A `Discard` skips the rest of its part."""
 
     def _inside(self, program: Program) -> None:
         """Run an embedded program, whose line numbers continue from the shell's line."""

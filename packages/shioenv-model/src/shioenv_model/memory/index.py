@@ -1,7 +1,7 @@
 """An on-disk index of executed inputs, searchable by similarity without reading them all.
 
-An index is a directory of memory-mapped arrays. It has a row of 41 bytes for each input, the texts,
-and each distinct behavior once.
+An index is a directory of memory-mapped arrays. It stores a row of 41 bytes for each input, all
+texts, and every distinct behavior once.
 """
 
 from __future__ import annotations
@@ -274,9 +274,10 @@ class Index:
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
         """Return the numbers of at most `count` records of the same utility with the same options.
 
-        Records with the same number of operands come first. If some have other classes of operands,
-        at most half of the result has the command's classes. If there are more than `count`, they
-        are sampled at even distances. `without` is left out as in `near`.
+        Records with the same number of operands come first. If the classes of their operands vary,
+        up to half of the result is first chosen among records with the same classes as the
+        command. Groups that are too large are sampled at even distances. `without` is left out as
+        in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -446,7 +447,7 @@ def write_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # not in the block: a full disk is no damage
+    np.save(directory / ROWS, rows)  # after the block: a full disk does not mean a damaged index
     file.unlink()
 
 

@@ -130,7 +130,8 @@ def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
 def _refusal_of_a_filter(call: Call, state: State, respondent: Respondent) -> Step | None:
     """The error of a filter that rejects its words before it reads a pipe.
 
-    The error is determined with an empty input on a pristine machine, where it is the same.
+    The error does not depend on the data or on earlier changes. So it is looked up for empty
+    standard input on a pristine machine.
     """
     taken = respondent.parse(call, state) if state.stdin else None
     if taken is None or not taken.form.filters:

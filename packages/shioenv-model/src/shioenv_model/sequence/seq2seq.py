@@ -51,9 +51,9 @@ class Seq2seq:
         """Open a directory that `shioenv_model.training.sequence.train` wrote.
 
         `memory` provides neighbours for a model that was trained with neighbours. `world` and `now`
-        describe another machine than the first one of the training data. By default `now` is as
-        long after the start of `world` as on that first machine. Errors: ModelError,
-        MissingExtraError.
+        describe another machine than the first one of the training data. By default, the
+        time between the start of the machine and `now` is the same as on that first machine.
+        Errors: ModelError, MissingExtraError.
         """
         self.directory = directory = Path(directory)
         own = read_world(directory)
@@ -90,7 +90,8 @@ class Seq2seq:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """Predict an input's behavior.
 
-        The confidence is the accuracy of predictions of this probability.
+        The confidence is calibrated: it is the accuracy, on held-out records, of answers to which
+        the model gave the same probability.
 
         Errors: Abstained if the input is not valid Unicode, if the output does not end, or if the
         patch does not apply.
@@ -193,7 +194,7 @@ def now_from(text: str) -> Now:
 
 
 def _moved(now: Now, theirs: World, ours: World) -> Now:
-    """Return the instant on our machine that is as long after the start as `now` on theirs."""
+    """Shift `now` by the difference between the start times of the two machines."""
     by = shift(theirs, ours)
     return Now(**by.dates(asdict(now))) if by else now
 

@@ -49,9 +49,9 @@ LEAST = 0.02
 """The minimum weight of any difference between two commands."""
 
 MISTAKEN = PAIR.index("a mistaken option on one side")
-"""The index of the difference whose weight is at least that in `WEIGHTS`.
+"""The index in `PAIR` of mistaken options.
 
-Mistakes are too rare for learning a weight.
+They are too rare for learning a weight, so the weight in `WEIGHTS` is the minimum.
 """
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}

@@ -1,4 +1,4 @@
-"""Training passes on a GPU with few operations.
+"""Training passes that launch few operations on the GPU.
 
 T5's own attention materializes the position bias for every row and layer. The backward pass of its
 kernel is slow if the bias requires a gradient. Here everything between the two matrix products is
@@ -141,7 +141,7 @@ class ReplayedPasses:
         return loss.detach()
 
     def _own_gradients(self) -> None:
-        """Use the gradient buffers again to which every pass writes, since a trainer drops them."""
+        """Assign the buffers that every pass writes to, since a trainer may have reset `grad`."""
         for weight, gradient in zip(self._weights, self._gradients, strict=True):
             weight.grad = gradient
 

@@ -159,8 +159,8 @@ class RunOften:
 def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """Measure the error of estimated scores.
 
-    By budget, number of arguments and estimator. All sub-inputs are executed, 4,094 for an input of
-    12 arguments.
+    The table has the errors by budget, number of arguments and estimator. All sub-inputs are
+    executed.
     """
     from shioenv_paper import sampling_efficiency as experiment
 
@@ -256,7 +256,7 @@ def policies(
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Compare the irreducibility of policies paper, people and mixed."""
+    """Compare scores of inputs by sampling policy: paper, people, mixed."""
     from shioenv_paper import policies as experiment
 
     return run(
@@ -277,7 +277,7 @@ def steps(
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Go from our sampling and score to the paper's, one switch a step.
+    """Change our sampling and score to the paper's, one setting at a time.
 
     The inputs have 9 to 11 arguments.
     """
@@ -405,8 +405,9 @@ def regimes(
     """Compare the accuracy of models trained on the paper's five regimes.
 
     The five are UCS, GCS, GCS with scores of at least 0.5, GCS with scores of at most 0.5, and
-    NL2CMD. We add GCS with at least half of the arguments necessary, and inputs sampled as people
-    type. Each regime trains a memory of the same size, and with --seq2seq-size a sequence model.
+    NL2CMD. We add GCS inputs with at least half of their arguments necessary, and inputs of the
+    policy `people`. Each regime trains a memory of the same size, and with --seq2seq-size a
+    sequence model.
     """
     from shioenv_paper import regimes as experiment
 
@@ -461,10 +462,10 @@ def networks(
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Pack the paper's regimes for a GPU elsewhere, or evaluate results.
+    """Pack training data for a machine with a GPU, or evaluate its results.
 
-    Without --results, the pools are executed and scored, and packed in DIR/pack/carried. Carry that
-    directory to a machine with Python and PyTorch, and run it there as the output shows.
+    Without --results, each regime's dataset is executed, scored and packed in DIR/pack/carried.
+    Carry that directory to a machine with PyTorch, and run it there as the output shows.
     """
     from shioenv_eval.suite import read_suite
     from shioenv_paper import network_pack, network_results

@@ -14,7 +14,9 @@ from shioenv_paper.cli.experiment import Run, experiment_lines
 _RUN = Run()
 
 app = typer.Typer(
-    name="reproduce", no_args_is_help=True, help="Make committed values again and compare them."
+    name="reproduce",
+    no_args_is_help=True,
+    help="Reproduce the results in the repository and compare them.",
 )
 
 
@@ -32,9 +34,10 @@ def quick(
 ) -> shared.Printout:
     """Reproduce 1,000 records and the table of the default model.
 
-    The default system is built from its lock if it is missing; `system pull` gets it instead.
-    Each record is compared with its committed digest. Records that are volatile in either run are
-    left out: the two sets may differ by at most 3. The exit status is 1 for any other difference.
+    If the default system is missing, it is built from its lock. To download it instead, run
+    `shioenv system pull` first. Each record is compared with its committed digest. Records that are
+    volatile in either run are not compared. At most 3 records may be volatile in only one of the
+    runs. The exit status is 1 for any other difference.
     """
     from shioenv.system.store import build_system
     from shioenv_paper.reproduction import REPORT, made_values, reproduce

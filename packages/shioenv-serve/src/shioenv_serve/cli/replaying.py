@@ -115,7 +115,7 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
 
 
 def _marked(text: str) -> list[str]:
-    """Return the changes of a line from a marker of a recording, a line for each."""
+    """Format the changes in a recording's marker, one text line per change."""
     try:
         told = parse_json(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sessions answered by a model, alone or above a machine, line by line.
+"""Sessions whose lines are answered by a model, with or without a machine as fallback.
 
 The visitor types on sshd's terminal, which echoes and edits lines as for any line-based program.
 """
@@ -32,7 +32,7 @@ from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
 from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, cancel_tasks
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
-"""Words that may end the answering shell; a command with one runs in a subshell of it."""
+"""Words that may end the shell. A command that contains such a word runs in a subshell."""
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 

@@ -94,7 +94,7 @@ class Scanner(ABC):
     def _newlines_at(self) -> list[int]:
         return [match.start() for match in re.finditer("\n", self.text)]
 
-    # ---- what may be asked of a place ----
+    # ---- ends of constructs, by their start ----
 
     def refusal(self, why: str) -> Refused:
         """Return the exception for a text that Bash refuses at the scanner's position."""

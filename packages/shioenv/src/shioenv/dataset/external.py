@@ -251,7 +251,7 @@ def _between_columns(line: bytes) -> str | None:
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
-"""A quoted text, perhaps cut short. The patterns below match lines in which `"` replaces each."""
+"""A quoted text, perhaps cut short. The patterns below match lines with `"` in place of each."""
 _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 """An object's first key, perhaps cut short: `{ "input":`. But `{"ls","-a"}` is a command in
 Bash."""

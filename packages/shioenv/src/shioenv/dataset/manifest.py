@@ -325,7 +325,7 @@ class Manifest:
 
     plan: Plan
     count: int
-    """The requested number of records; of a part, those that the part has of them."""
+    """The requested number of records; for a part, the number of these that the part has."""
     kernels: tuple[str, ...]
     """Releases of the host kernels under which records were made; `uname -r`, for example, prints
     them."""

@@ -40,7 +40,7 @@ def read_records(
 
 
 def count_unfinished(directory: str | Path) -> int:
-    """Return the number of finished records outside finished shards. Errors: see `read_records`."""
+    """Return the number of finished records in journals. Errors: see `read_records`."""
     directory = Path(directory)
     journals = _journals(directory, read_manifest(directory).shards)
     return sum(1 for journal in journals.items() for _ in _kept(*journal))

@@ -50,8 +50,9 @@ class Behavior:
     volatile: bool = False
     """Whether another run of the same input may have a different result."""
     shell_state_known: bool = True
-    """Whether the shell's state could be read at its end. It cannot if the shell is killed before,
-    or if its dump is invalid. Then the patch lacks all changes of the shell's internal state."""
+    """Whether the shell's state could be read at its end. False if the shell was killed before it
+    could dump its state, or if the dump is invalid. Then the patch lacks all changes of that state.
+    """
     died_by_signal: int | None = None
     """The signal that killed the shell itself, else None."""
     processes: int = field(default=0, compare=False)
@@ -70,8 +71,8 @@ class Behavior:
     )
     """Size, link count and time of directories in which an entry was added or removed, by name.
 
-    They are not in the patch. They are used for a directory that a history removes and the input
-    creates again.
+    They are not in the patch. If a history removed a directory and the input creates it again, the
+    attributes of the new directory are taken from here.
     """
 
     def __repr__(self) -> str:

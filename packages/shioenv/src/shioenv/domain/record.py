@@ -68,8 +68,8 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     contribution: Annotated[
         Number | None,
         describe(
-            "frequency of a different behavior without the argument minus that with it, -1 to 1, "
-            "over the evaluated sub-inputs; null if all of them have the argument, or none has it"
+            "how much more often the evaluated sub-inputs without the argument behave differently "
+            "than those with it, -1 to 1; null if all of them have the argument, or none has it"
         ),
     ]
 
@@ -89,7 +89,7 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         UNSET
     )
     irreducibility_strict: Annotated[
-        Unscored, describe("the same, where outputs must be equal byte for byte")
+        Unscored, describe("the same, but outputs must be equal byte for byte")
     ] = UNSET
     necessary: Annotated[
         Unscored,
@@ -99,7 +99,10 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         UNSET
     )
     standard_error: Annotated[Unscored, describe("of `irreducibility`; 0 if exact")] = UNSET
-    noise_threshold: Annotated[Unscored, describe("for the input up to this command")] = UNSET
+    noise_threshold: Annotated[
+        Unscored,
+        describe("similarity above which outputs count as equal, for the input up to this command"),
+    ] = UNSET
     volatile: Annotated[bool | UnsetType, describe("whether its noise runs differ")] = UNSET
     arguments: Annotated[list[Effect] | UnsetType, describe("one for each argument, in order")] = (
         UNSET
@@ -127,7 +130,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ]
     irreducibility: Annotated[Number | None, describe("0 to 1; null if no argument can be removed")]
     irreducibility_strict: Annotated[
-        Number | None, describe("the same, where outputs must be equal byte for byte")
+        Number | None, describe("the same, but outputs must be equal byte for byte")
     ] = None
     necessary: Annotated[
         Number | None,
@@ -139,7 +142,10 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exact: Annotated[bool, describe("whether all proper sub-inputs were evaluated")] = False
     standard_error: Annotated[
         Number | None,
-        describe("of `irreducibility`; 0 if exact, null if undefined or from one draw"),
+        describe(
+            "standard error of `irreducibility`: 0 if exact; null if undefined, or if only one "
+            "sub-input was sampled"
+        ),
     ] = None
     n_arguments: Annotated[Whole, describe("number of removable arguments")] = 0
     n_executions: Annotated[
@@ -151,7 +157,10 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     segments: Annotated[
         list[ScoredSegment], describe("per command: its scores, and the effect of each argument")
     ] = field(default_factory=list)
-    stdout: Annotated[str | None, describe("standard output; null if the runs differ")] = None
+    stdout: Annotated[
+        str | None,
+        describe("standard output; null if the run with separate pipes differed from the first"),
+    ] = None
     stderr: Annotated[str | None, describe("standard error; null if `stdout` is")] = None
     output_b64: Annotated[
         str | None, describe("bytes of the output in base64, if `output` cannot represent them")
@@ -179,8 +188,8 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history: Annotated[
         list[str],
         describe(
-            "earlier inputs of the same shell, from the start directory on; `context_patch` "
-            "applies to the context after them"
+            "earlier inputs of the same shell, oldest first; the first of them started in `cwd`. "
+            "`context_patch` applies to the context after them"
         ),
     ] = field(default_factory=list)
     schema_version: Annotated[Whole, describe("version of this format")] = SCHEMA_VERSION

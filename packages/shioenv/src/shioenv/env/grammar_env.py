@@ -54,7 +54,7 @@ class ActionFault(StrEnum):
     MASKED_ACTION = "MASKED_ACTION"
     """The mask forbids the production: it is not permitted here, or adds too many arguments."""
     TOO_LONG = "TOO_LONG"
-    """An argument is longer than a cell of `ShIOEnv-v0`."""
+    """An argument has more than 64 characters, the limit of `ShIOEnv-v0`."""
     EMPTY_INPUT = "EMPTY_INPUT"
     """The finished input is empty; only unconstrained samplers permit that."""
     HORIZON = "HORIZON"
@@ -77,9 +77,9 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     The mask never permits a production after which the mandatory arguments exceed `max_arguments`.
 
     Once no nonterminal is left, the input is executed and scored as in `ShIOEnv-v0`, with the same
-    reward and info. The episode ends at -10 with a masked action, an argument of more than 64
-    characters, or an empty input. It ends at 0 if the state has too many symbols, arguments or
-    steps (`ActionFault`).
+    reward and info. The episode ends with reward -10 after a masked action, an argument of more
+    than 64 characters, or an empty input. It ends with reward 0 if the state has too many symbols,
+    arguments or steps (`ActionFault`).
 
     The observation has three parts. `symbols` is the state as numbers: 0 is padding, 1 the end of
     an argument, and from 2 up come the symbols of `vocabulary`. `leftmost` is the number of the
@@ -109,8 +109,8 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
         Environments in one process share the tables of equal grammars. `commands` names the
         grammars and grammar sets to load (default: `paper` and own grammars). `grammars` replaces
-        these. With `command` every episode begins with a given command: the named one, or with
-        `uniform` one that each reset samples. `catalogue` contains the values of system tokens, or
+        these. `command` fixes the command of every episode; with `uniform`, each reset samples
+        one. `catalogue` contains the values of system tokens, or
         is a callable that returns them for a start directory (default: the values of the built
         system). The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
         UnknownSamplerError, EnvironmentOptionError, UnknownSystemError, UsageError.
@@ -305,7 +305,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
 
 def number_of(action: SupportsInt, count: int) -> int:
-    """Return the action as an integer from 0 and below `count`. Errors: ActionError otherwise."""
+    """Return the action as an integer below `count`. Errors: ActionError for another value."""
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)

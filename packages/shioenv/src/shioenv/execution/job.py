@@ -55,7 +55,7 @@ class NumberedJob(Generic[T, A]):
     what: str = "task"
     """The noun for a task in messages about failures, which also show the task's `str`."""
     made: str = "the dataset"
-    """The noun in messages for what was made with the system of that digest."""
+    """The noun in messages for the object that was made with the system of that digest."""
 
     def opened(self, opener: Opener) -> Installed:
         """Open a sandbox for this job. Errors: SystemMismatchError for another digest."""

@@ -133,7 +133,7 @@ class LocalExecutor:
         finally:
             self.retried += schedule.retried
             self.restarts += crew.restarts - restarts
-            if schedule.unfinished:  # no worker must send answers after this job
+            if schedule.unfinished:  # workers may not send answers later
                 self.close()
 
     def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:

@@ -3,7 +3,7 @@
 A kind is declared once, as a tree of parts. Every part has a language (a regular expression, for
 recognition) and a generator of texts in that language. `Wide` combines a generator with a larger
 language. For example, any mode of four digits is recognised, and the usual modes are drawn. Texts
-are plain words (`shioenv.grammar.spelling`): quotes are added when they are spelt.
+are unquoted; `shioenv.grammar.spelling` adds the quotes that the shell needs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class ValueKind:
     def ends(self, word: str, offset: int) -> list[int]:
         """Return the possible end offsets of a value of this kind that begins at `offset`.
 
-        The word is plain text; marks and unprotected blanks end a value.
+        The word is unquoted text. A no-space mark ends a value, and so does a blank that was not
+        quoted.
         """
         stop = _END.search(word, offset)
         last = stop.start() if stop else len(word)
@@ -289,7 +290,7 @@ KINDS: Mapping[str, ValueKind] = {
         ),
         ValueKind(
             "command",
-            "a command that this one runs, known to its own grammar: `rm {} \\;`",
+            "a command that this one runs, parsed with that command's grammar: `rm {} \\;`",
             Wide("(?!)", FixedText("echo {} \\;")),
             drawn=False,
         ),
@@ -304,7 +305,7 @@ KINDS: Mapping[str, ValueKind] = {
             "glob", "a shell pattern: `*.txt`, `notes?`, or a name", Wide(rf"(?!-){ANY}+", _glob)
         ),
         ValueKind(
-            "word", "a text of the program's own: a script, an expression, a style", _any_text,
+            "word", "text in the program's own syntax: a script, an expression, a style", _any_text,
             drawn=False,
         ),
         ValueKind("text", "any text: a word, a phrase, nothing", _any_text),

@@ -45,7 +45,7 @@ class Seat(Generic[Machine]):
 
     @classmethod
     def at(cls, machine: Machine, interrupt: Callable[[Machine], object]) -> Seat[Machine]:
-        """Return a seat for a machine that another thread opened and keeps afterwards."""
+        """Return an object for a machine that another thread opened and keeps afterwards."""
         seat = cls(lambda: machine, interrupt)
         seat._machine = machine
         return seat
@@ -53,7 +53,7 @@ class Seat(Generic[Machine]):
     async def do(self, action: Callable[[Machine], Answer]) -> Answer:
         """Call an action with the machine in the machine's thread, and return its result.
 
-        Errors: those of the action; SandboxError if the seat is closed.
+        Errors: those of the action; SandboxError if this object is closed.
         """
         if self._ended is not None:
             raise SandboxError("the machine is closed")

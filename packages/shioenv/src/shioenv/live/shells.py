@@ -94,7 +94,7 @@ class Shells(Closing):
                 self._spare.append(self._make())
 
     def close(self) -> None:
-        """End every shell and every machine. No shell must be in use any longer."""
+        """End every shell and every machine. Call it when no shell is in use any more."""
         with self._opening:
             self._closed = True
             self._spare.clear()

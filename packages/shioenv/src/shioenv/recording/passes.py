@@ -29,7 +29,7 @@ UNKNOWN = "a resident shell did not run it"
 
 
 class _Wrapping:
-    """An executing runner around another one, which is the caller's."""
+    """An executing runner that wraps the caller's runner."""
 
     _runner: Executing
     _machine: Any = None
@@ -67,7 +67,7 @@ class SessionPasses(_Wrapping):
     or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
     row did something else in another pass, the later rows are volatile.
 
-    With `forks` one machine stays open. It runs every input but the second run of each row.
+    With `forks` one machine stays open. It runs every input except the second run of each row.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SessionPasses(_Wrapping):
         return self._settled(number, behavior)
 
     def _settled(self, number: int, behavior: Behavior) -> Behavior | None:
-        """Return a behavior after rows, as volatile if a second machine's rows behaved differently.
+        """Return a behavior after rows; it is volatile if a second machine's rows differed.
 
         None if one of the machines did not run these rows.
         """
@@ -190,7 +190,7 @@ class SessionPasses(_Wrapping):
     def _begin(self) -> None:
         """Run the first passes.
 
-        Rows that one of them lacks are left out of all. Rows after one that did something else in
+        Rows that one pass lacks are left out of all. Rows after a row that behaved differently in
         the second pass are volatile.
         """
         first, split = self._pass(*_PLAIN)[0], self._pass(True, "as it comes")[0]
@@ -232,7 +232,7 @@ class SessionPasses(_Wrapping):
 
 
 class JointRuns(_Wrapping):
-    """An executing runner that runs inputs made of the rows of one session, and all others.
+    """An executing runner for any input; inputs made of one session's rows run in shell copies.
 
     Such an input begins with rows of the session and ends with a part of the next one. It runs in a
     copy of the shell that ran these rows. Two machines run all rows. If they differ in a row, every

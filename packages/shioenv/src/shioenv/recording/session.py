@@ -289,7 +289,7 @@ class SessionRecorder:
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
-    """Yield lines that print files, of less than `room` bytes unless a name is longer."""
+    """Yield shell lines that print files, each below `room` bytes unless a name is longer."""
     line, length = ["cat", "--"], len("cat --")
     for path in map(quoted, paths):
         more = len(os.fsencode(path)) + 1

@@ -23,9 +23,8 @@ FOUND_BY_LOOKING = frozenset(
 on the moment of the check."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
-"""/proc in a long listing, in a system with the host's time. In such a system, the number of links
-of /proc depends on the host's processes, and its time is that of the mount. In other systems /proc
-belongs to root and has the same number of links on every host."""
+"""Matches /proc in a long listing, in a system with the host's time. There the number of
+links of /proc depends on the host's processes, and its time is that of the mount."""
 
 
 _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")

@@ -1,8 +1,9 @@
-"""A stream of samples in groups of commands, each of which is drawn without the others.
+"""A stream of samples in groups of commands; each group is drawn independently of the others.
 
 One generator draws the skeletons of the whole stream, which takes little time. The directory and
-the first command of a skeleton determine its group. Each group writes its commands with a generator
-of its own. It alone decides which inputs are new, as inputs of two groups begin with other words.
+the first command of a skeleton determine its group. Each group writes its commands with a separate
+generator, and decides alone which inputs are new, since inputs of two groups begin with different
+words.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class GroupedStream:
 
     @cached_property
     def _words(self) -> Mapping[str, str]:
-        """A name for the first words of each grammar, the same for grammars that share a word."""
+        """A name for each grammar, the same for grammars whose commands share a first word."""
         words: dict[str, str] = {}
         names = dict.fromkeys(self._stream.names, "")
         for name, grammar in sorted(self._grammars.items()):
@@ -175,7 +176,7 @@ class GroupedStream:
 
     @cached_property
     def _groups(self) -> Mapping[tuple[str, str], int]:
-        """The group of each directory and name of first words; 0 for all others."""
+        """The group by start directory and name from `_words`; 0 for all others."""
         if len(self._stream.names) < 3 * GROUPS:
             return {}
         skeletons = islice(self._skeletons(generator(0, "groups")), WEIGHED)

@@ -220,9 +220,9 @@ def draw_samples(
       all inputs are single commands.
     - A share `usage_share` of the draws follows the policy's usage table instead, until it gives no
       new inputs.
-    - With the setting `groups`, groups of commands are drawn without each other, and a part of the
-      stream (`drawing.part`) consists of groups. Otherwise a part has every Nth session, and all of
-      the stream is drawn.
+    - With the setting `groups`, groups of commands are drawn independently, and a part of the
+      stream (`drawing.part`) consists of groups. Otherwise a part has every Nth session, and the
+      whole stream is drawn.
     - With a `LengthPolicy` all numbers of arguments take equal turns; in composite inputs this
       refers to the first command. The command is drawn among those with inputs of that length.
     - A share `drawing.mistakes` of the inputs gets a mistake. The others equal those of the stream

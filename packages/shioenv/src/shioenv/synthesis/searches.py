@@ -1,4 +1,4 @@
-"""Searches for files, lines and repetitions: whether they find nothing.
+"""Detection of searches (for files, lines, repetitions) that find nothing.
 
 An expression that is not understood counts as one that finds something.
 """
@@ -18,7 +18,7 @@ LONGEST_LINE = 500
 """Number of characters of a line that are searched (our choice; it bounds the time)."""
 
 UNKNOWN = "a e i n o r s t 0 1 2 : /\n"
-"""What an output contains that is not known (our choice)."""
+"""The assumed content of an unknown output (our choice)."""
 
 _NEVER = frozenset({"-nouser", "-nogroup", "-false", "-quit"})
 _NONE = re.compile(

@@ -247,7 +247,7 @@ class SampleStream:
         raise _NothingWrittenError
 
     def with_option(self, random: Random, directory: str, name: str, option: str) -> Sample | None:
-        """Draw a single command with an option, as by the weights otherwise; None if that fails."""
+        """Draw a single command with this option, the rest by weights; None if that fails."""
         traces: list[SegmentTrace] = []
         place = self.places[directory]
         needed = place.writer(name).options.bits[option]

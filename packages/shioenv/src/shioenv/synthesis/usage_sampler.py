@@ -134,8 +134,8 @@ class People:
     def nested(self, name: str, random: Random, *, among_all: bool) -> str | None:
         """Draw the grammar of a command that the command `name` runs.
 
-        The fewer counts the table has for this, the more often any command is drawn instead, or
-        None without `among_all`.
+        The fewer counts the table has for this, the more often any command is drawn instead.
+        Without `among_all`, None is returned instead.
         """
         programs = _weights(self.of(name).nested)
         seen = programs.cumulative[-1] if programs else 0.0

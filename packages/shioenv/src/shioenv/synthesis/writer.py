@@ -1,4 +1,4 @@
-"""Commands along a plan of options, with generated values and realistic spelling.
+"""Commands with planned options, generated values and realistic spelling.
 
 Every step is one of the grammar's productions, so options that exclude each other are never
 combined. Three things vary:

@@ -16,8 +16,8 @@ from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 OPEN_FILES = 256
-"""Maximum number of files that a process opens for one sandbox, or for all lanes (sandboxes) of a
-worker. The supervisor uses descriptors up to number 206."""
+"""Open files that suffice for a process with one sandbox, and for a worker with all its lanes
+(sandboxes). The supervisor uses descriptors up to number 206."""
 
 
 FILE_BYTES = 64 << 20

@@ -1,6 +1,6 @@
-"""Languages of option meanings: the space in which the meaning of an option is searched.
+"""Hypothesis spaces for option meanings: the candidates among which an option's is inferred.
 
-A language describes one kind of command: listing files, walking trees, summing sizes. It has
+A *language* describes one kind of command: listing files, walking trees, summing sizes. It has
 candidate meanings, each of which changes one aspect of the command. Which of them an option has is
 inferred from records with that option (`shioenv_model.memory.interpret`).
 """
@@ -128,7 +128,7 @@ class Interpretation:
                     self.language.words[word].change(plan, "")
                 else:
                     plan["operands"].append(operands[word])
-                    if plan.get("closed"):  # no operand must follow an expression
+                    if plan.get("closed"):  # operands may not follow an expression
                         return None
             parts = self.language.run(taken, plan)
         except (ValueError, LookupError, ArithmeticError):
