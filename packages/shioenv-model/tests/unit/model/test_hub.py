@@ -50,14 +50,9 @@ for words in json.load(sys.stdin):
 
 def called(environment: dict[str, str], *commands: Sequence[str]) -> list[tuple[int, str, str]]:
     """Return exit code, output and errors of each command."""
-    line = [sys.executable, "-c", ASKED]
+    line, asked = [sys.executable, "-c", ASKED], json.dumps(commands)
     done = subprocess.run(
-        line,
-        input=json.dumps(commands),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        line, input=asked, env=environment, capture_output=True, text=True, check=True
     )
     return [tuple(json.loads(each)) for each in done.stdout.splitlines()]
 
