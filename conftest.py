@@ -154,12 +154,16 @@ def _refuse_hidden(paths: Iterable[Path]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without collecting garbage: what is imported meanwhile stays."""
+    """Collect tests without collecting garbage: what is imported meanwhile stays.
+
+    Then collect it seldom: caches, as of grammars, keep most objects that tests make.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 
