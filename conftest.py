@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +53,10 @@ def observer(system: System) -> Iterator[SandboxRunner]:
 
 FIRST = frozenset({"unit", "docs"})
 """Directories of tests that need no system, except those that use its fixtures."""
+
+
+USES_SYSTEM = re.compile(rb'\b(?:system|observer): |"(?:system|observer)"')
+"""Occurs in each file with a test that uses the fixture `system` or `observer`."""
 
 
 def in_first_directories(path: Path, config: pytest.Config) -> bool:
@@ -118,9 +123,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Keep the first layer from importing what may build a system."""
-    first = config.getoption("--layer") == "first" and collection_path.suffix == ".py"
-    return True if first and not in_first_directories(collection_path, config) else None
+    """Keep a layer from importing files without its tests: the first what may build a system."""
+    layer = config.getoption("--layer")
+    if layer not in {"first", "rest"} or collection_path.suffix != ".py":
+        return None
+    quick = in_first_directories(collection_path, config)
+    if layer == "rest":
+        return True if quick and not USES_SYSTEM.search(collection_path.read_bytes()) else None
+    return None if quick else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -129,18 +139,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if layer is None and any("::" in argument for argument in config.args):
         return
     left_out = [item for item in items if not runs(item, layer)]
+    if layer == "first":
+        _refuse_hidden({item.path for item in left_out if not needs_no_system(item)})
     items[:] = [item for item in items if runs(item, layer)]
     config.hook.pytest_deselected(items=left_out)
 
 
+def _refuse_hidden(paths: Iterable[Path]) -> None:
+    """Refuse files whose tests of a system the other layer would not find."""
+    for path in paths:
+        if not USES_SYSTEM.search(path.read_bytes()):
+            raise pytest.UsageError(f"{path}: declare `system` or `observer` with its type")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without collecting garbage: what is imported meanwhile stays."""
+    """Collect tests without collecting garbage: what is imported meanwhile stays.
+
+    Then collect it seldom: caches, as of grammars, keep most objects that tests make.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 

@@ -19,6 +19,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def paths_of(name: str) -> list[Path]:
     return found
 
 
+@cache
 def code(path: Path) -> bytes:
     """Return a file's effective code: its lines without comments, docstrings and imports."""
     content = path.read_bytes()

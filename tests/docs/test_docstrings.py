@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 import pytest
 
 from support.sentences import too_long
-from support.sources import FILES, TOGETHER, relative, text_of, walked
+from support.sources import FILES, TOGETHER, docstrings, relative, text_of
 
 pytestmark = TOGETHER
-
-
-def docstrings(source: str) -> Iterator[tuple[str, int]]:
-    """Every docstring of a module, with its margin; of classes, functions and attributes too."""
-    for node in walked(source):
-        body = getattr(node, "body", ())
-        for statement in body if isinstance(body, list) else ():
-            if (
-                isinstance(statement, ast.Expr)
-                and isinstance(statement.value, ast.Constant)
-                and isinstance(statement.value.value, str)
-            ):
-                yield statement.value.value, statement.col_offset
 
 
 def running(docstring: str, margin: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from shioenv_eval.report.panels import draw_results
 from support.nightly import LARGER, scaled
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"), LARGER]
+pytestmark = [pytest.mark.usefixtures("system"), LARGER]
 
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=64, tasks=50)

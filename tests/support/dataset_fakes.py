@@ -12,10 +12,14 @@ import hashlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from shioenv.dataset import manifest, record_reader, repair, store, verify, write
 from shioenv.dataset.generate import Progress, Summary, run
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
@@ -134,6 +138,15 @@ def sample(*input_args: str) -> Sample:
 
 
 WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
+
+
+@contextmanager
+def shards_of(records: int) -> Iterator[None]:
+    """Give shards fewer records than 1,000, so that small datasets have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (manifest, record_reader, repair, store, verify, write):
+            patch.setattr(module, "SHARD_RECORDS", records)
+        yield
 
 
 def alike() -> Iterator[Sample]:

@@ -6,11 +6,8 @@ inspect_ai and verifiers, in which the sum is about 11 per 10,000.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
-
-from support.sources import walked
 
 DIALECT = re.compile(
     r"\b(?:tells?|told|says?|said|stands?|stood|nobody|whoever|whichever"
@@ -32,19 +29,6 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """A string, or a comment (the group). Python's tokenizer takes ten times as long."""
-
-
-def docstrings(source: str) -> Iterator[str]:
-    """Yield each docstring of a module, its classes, functions and attributes."""
-    for node in walked(source):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else ():
-            if (
-                isinstance(statement, ast.Expr)
-                and isinstance(statement.value, ast.Constant)
-                and isinstance(statement.value.value, str)
-            ):
-                yield statement.value.value
 
 
 def comments(source: str) -> Iterator[str]:

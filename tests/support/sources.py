@@ -45,6 +45,18 @@ def walked(source: str) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(parsed(source)))
 
 
+@cache
+def docstrings(source: str) -> tuple[tuple[str, int], ...]:
+    """Return each docstring of a module, its classes, functions and attributes, with its margin."""
+    return tuple(
+        (node.value.value, node.col_offset)
+        for node in walked(source)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
 TOGETHER = pytest.mark.xdist_group("sources")
 """Marks tests that read all sources: one process parses them, once."""
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFTEST = Path(__file__).parents[2] / "conftest.py"
 
 TESTS = """
@@ -33,23 +35,29 @@ def workers(place: Path) -> dict[str, list[str]]:
     return {file.name: file.read_text().split() for file in place.glob("*.ran")}
 
 
-def test_a_group_stays_together(tmp_path: Path) -> None:
-    """xdist 3.8 names the group in a way that pytest 9.2 silently ignores."""
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    place = tmp_path_factory.mktemp("tests")
+    (place / "conftest.py").symlink_to(CONFTEST)
     mark = """pytest.mark.xdist_group("one")"""
-    for name in ("test_one.py", "test_other.py"):
+    for name in ("first", "second"):
         content = TESTS.replace("MARK", mark).replace("FILE", "'group.ran'")
-        (tmp_path / name).write_text(content)
-    ran = workers(tmp_path)["group.ran"]
-    assert len(ran) == 12
-    assert len({*ran}) == 1
-
-
-def test_a_file_stays_together(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").symlink_to(CONFTEST)
+        (place / f"test_{name}.py").write_text(content)
     for name in ("one", "other"):
         content = TESTS.replace("MARK", "[]").replace("FILE", repr(f"{name}.ran"))
-        (tmp_path / f"test_{name}.py").write_text(content)
-    ran = workers(tmp_path)
-    assert {name: len(each) for name, each in ran.items()} == {"one.ran": 6, "other.ran": 6}
-    assert {*ran["one.ran"]} | {*ran["other.ran"]} == {"gw0", "gw1"}
-    assert all(len({*each}) == 1 for each in ran.values())
+        (place / f"test_{name}.py").write_text(content)
+    return workers(place)
+
+
+def test_a_group_stays_together(ran: dict[str, list[str]]) -> None:
+    """xdist 3.8 names the group in a way that pytest 9.2 silently ignores."""
+    assert len(ran["group.ran"]) == 12
+    assert len({*ran["group.ran"]}) == 1
+
+
+def test_a_file_stays_together(ran: dict[str, list[str]]) -> None:
+    assert {name: len(each) for name, each in ran.items()} == {
+        "group.ran": 12, "one.ran": 6, "other.ran": 6,
+    }  # fmt: skip
+    assert {worker for each in ran.values() for worker in each} == {"gw0", "gw1"}
+    assert all(len({*ran[name]}) == 1 for name in ("one.ran", "other.ran"))

@@ -35,14 +35,18 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def passed(place: Path, *words: str, when: str = "day") -> set[str]:
-    """The tests that ran, each with a pass."""
-    (place / "unit/test_some.py").write_text(TESTS.replace("WHEN", repr(when)))
-    done = subprocess.run(
+def run(place: Path, tests: str, *words: str) -> subprocess.CompletedProcess[str]:
+    (place / "unit/test_some.py").write_text(tests)
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *words],
         cwd=place, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(CONFTEST.parent / "tests")},
     )  # fmt: skip
+
+
+def passed(place: Path, *words: str, when: str = "day") -> set[str]:
+    """The tests that ran, each with a pass."""
+    done = run(place, TESTS.replace("WHEN", repr(when)), *words)
     assert done.returncode == 0, done.stdout
     return {
         line.split()[0].rpartition("::")[2]
@@ -60,6 +64,12 @@ def test_each_test_is_in_a_layer(place: Path) -> None:
     assert passed(place, *by_name, "--layer=rest") == set()
     assert passed(place, *by_name, "--layer=nightly", when="night") == night
     assert passed(place, "unit/test_some.py::test_long") == {"test_long"}
+
+
+def test_a_file_that_the_second_layer_would_not_find_is_refused(place: Path) -> None:
+    done = run(place, "def test_untyped(system): pass\n", "--layer=first")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_some.py: declare `system` or `observer` with its type" in done.stderr
 
 
 def test_sizes_are_those_of_the_day(monkeypatch: pytest.MonkeyPatch) -> None:

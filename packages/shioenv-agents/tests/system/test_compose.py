@@ -24,7 +24,7 @@ from shioenv_agents.tasks.terminal import Terminal
 from shioenv_agents.tasks.variants import lines_of
 from support.known_tasks import known_tasks
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 STOOD = JudgeCertificate(judge="", channel="", attacks=60, tasks=50)
 

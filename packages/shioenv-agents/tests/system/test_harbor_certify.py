@@ -33,7 +33,7 @@ from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
 from support.nightly import NIGHTLY
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 JUDGE, CHANNEL = folder_digests()
 STOOD: Final = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=64, tasks=50)

@@ -10,7 +10,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv_agents.tasks.episode import Episode
 from support.known_tasks import RIGHT_ANSWERS, known_tasks
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 LEAST = 0.97
 

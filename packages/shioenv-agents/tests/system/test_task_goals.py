@@ -24,7 +24,7 @@ from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
 from shioenv_agents.tasks.terminal import Terminal
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 HOME = "/home/ubuntu"
 

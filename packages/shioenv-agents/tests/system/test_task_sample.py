@@ -16,7 +16,7 @@ from shioenv_agents.tasks.make import reworded
 from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from support.paths import ROOT
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 TASKS: Final = read_tasks(ROOT / "examples/agents/tasks.jsonl")
 CHANGED: Final = {

@@ -25,7 +25,7 @@ from shioenv_agents.tasks.task import Task
 from shioenv_agents.tasks.terminal import Terminal
 from support.nightly import by_day
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = pytest.mark.usefixtures("system")
 
 HOME = "/home/ubuntu"
 DAMAGE = "rm -rf /home/ubuntu/documents/drafts /etc/passwd; echo x > /home/ubuntu/left"

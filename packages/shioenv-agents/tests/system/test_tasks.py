@@ -33,10 +33,7 @@ from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.terminal import Terminal
 from support.chat_endpoint import Endpoint
 
-pytestmark = [
-    pytest.mark.usefixtures("system"),
-    pytest.mark.xdist_group("tasks"),  # one dataset for all
-]
+pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
 EXPLORING = [
     "pwd; ls -la",

@@ -28,7 +28,7 @@ def test_single_inputs_are_derived(name: str, policy: str) -> None:
     stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, scaled(20, 200) if policy == "paper" else scaled(10, 60)):
+        for one in islice(stream, scaled(12, 200) if policy == "paper" else scaled(6, 60)):
             drawn += 1
             if policy == "paper":
                 assert recogniser.derives(one.input.input_args)

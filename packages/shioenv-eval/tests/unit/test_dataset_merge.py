@@ -12,7 +12,7 @@ from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import UsageError
 from shioenv_eval.merge import merge
-from support.dataset_fakes import alike, contents, make, plan, samples
+from support.dataset_fakes import alike, contents, make, plan, samples, shards_of
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_datasets_that_do_not_fit_are_not_put_together(dataset: Path, tmp_path: 
     assert not (tmp_path / "all").exists()
 
 
-COUNT = 2100
+COUNT = 210
 
 
 def make_part(directory: Path, number: int, parts: int, count: int = COUNT, seed: int = 7) -> Path:
@@ -63,10 +63,12 @@ def make_part(directory: Path, number: int, parts: int, count: int = COUNT, seed
 
 
 def test_all_parts_make_the_bytes_of_a_single_run(tmp_path: Path) -> None:
-    make(tmp_path / "whole", COUNT)
-    parts = [make_part(tmp_path / str(number), number, 3) for number in (2, 3, 1)]
-    assert all(verify(part).ok for part in parts)
-    merged = merge(parts, tmp_path / "all")
+    with shards_of(100):
+        make(tmp_path / "whole", COUNT)
+        parts = [make_part(tmp_path / str(number), number, 3) for number in (2, 3, 1)]
+        assert all(verify(part).ok for part in parts)
+        merged = merge(parts, tmp_path / "all")
+    assert [shard.records for shard in merged.manifest.shards] == [100, 100, 10]
     assert (merged.manifest.records, merged.equal) == (COUNT, 0)
     assert contents(tmp_path / "all") == contents(tmp_path / "whole")
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import datasets
 import pytest
 
 from shioenv.dataset.split import Shares, split
@@ -56,6 +55,8 @@ def test_three_splits_are_published_in_one_commit_and_loaded(
     for name, content in kept.items():
         (tmp_path / "got" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "got" / name).write_bytes(content)
+    import datasets
+
     declared = datasets.load_dataset_builder(
         str(tmp_path / "got"), cache_dir=str(tmp_path / "cache")
     ).info

@@ -35,7 +35,7 @@ def test_single_inputs_parse_back(name: str, policy: str) -> None:
     stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, scaled(10, 200) if policy == "paper" else scaled(5, 60)):
+        for one in islice(stream, scaled(8, 200) if policy == "paper" else scaled(4, 60)):
             drawn += 1
             assert parser.parse(one.input.text) == one.input
     except SamplesExhaustedError:
@@ -50,7 +50,7 @@ def test_composite_inputs_parse_back(policy: str) -> None:
     drawing = Drawing(
         policy=policy, seed=11, start_directories=("/home/ubuntu",), composite_share=1
     )
-    stream = draw_samples(drawing, count=scaled(100, 600), catalogue=CATALOGUE, grammars=grammars)
+    stream = draw_samples(drawing, count=scaled(60, 600), catalogue=CATALOGUE, grammars=grammars)
     for one in stream:
         assert parser.parse(one.input.text) == one.input
 

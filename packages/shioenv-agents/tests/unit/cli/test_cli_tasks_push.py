@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import datasets
 import pytest
 
 from shioenv.errors import UsageError
@@ -32,6 +31,8 @@ def set_in(directory: Path) -> Path:
 
 
 def test_three_splits_of_tasks_are_published_and_come_back(tmp_path: Path) -> None:
+    import datasets
+
     tasks = set_in(tmp_path / "tasks")
     with hub() as (url, repositories):
         environment = {

@@ -146,7 +146,8 @@ def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
     import vl_convert
 
     spec = {**chart.to_dict(), "config": PICTURE}
-    return vl_convert.vegalite_to_svg(spec).encode(), vl_convert.vegalite_to_png(spec, scale=SCALE)
+    svg: str = vl_convert.vegalite_to_svg(spec)
+    return svg.encode(), vl_convert.svg_to_png(svg, scale=SCALE)
 
 
 def svg_element(chart: alt.TopLevelMixin, label: str, width: float) -> str:

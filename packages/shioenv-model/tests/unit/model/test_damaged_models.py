@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
@@ -55,13 +56,18 @@ def nobody_waits() -> Iterator[None]:
     signal.alarm(0)
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    made = tmp_path / "made"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("whole") / "made"
     small_memory(made)
     write_card(made, CARD)
     ranker().save(made / "ranker.npz")
     return made
+
+
+@pytest.fixture
+def directory(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "made")
 
 
 def ranker(**changed: Any) -> Ranker:

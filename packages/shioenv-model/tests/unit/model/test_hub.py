@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,6 @@ import pytest
 from shioenv_model.files import pack, write_card
 from support.hub_server import hub
 from support.small_world import small_memory
-
-Called = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
@@ -40,28 +38,45 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.model"
 
 
-def called(environment: dict[str, str], *words: str) -> Called:
-    line = [sys.executable, "-m", "shioenv.cli.main", "model", *words]
-    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+ASKED = """
+import json, sys
+from typer.testing import CliRunner
+from shioenv.cli.main import app
+for words in json.load(sys.stdin):
+    done = CliRunner().invoke(app, ["model", *words])
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]))
+"""
+
+
+def called(environment: dict[str, str], *commands: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return exit code, output and errors of each command."""
+    line, asked = [sys.executable, "-c", ASKED], json.dumps(commands)
+    done = subprocess.run(
+        line, input=asked, env=environment, capture_output=True, text=True, check=True
+    )
+    return [tuple(json.loads(each)) for each in done.stdout.splitlines()]
 
 
 def test_what_is_pushed_can_be_got_and_asked(
     served: tuple[dict[str, str], dict[str, dict[str, bytes]]], mine: Path, tmp_path: Path
 ) -> None:
     environment, repositories = served
-    pushed = called(environment, "push", str(mine), "somebody/shell")
-    assert pushed.returncode == 0, pushed.stderr
+    (code, _, errors), (got, where, said), (_, shown, _) = called(
+        environment,
+        ["push", str(mine), "somebody/shell"],
+        ["get", "somebody/shell", "--name", "theirs", "--json"],
+        ["show", "theirs", "--json"],
+    )
+    assert code == 0, errors
     kept = repositories["somebody/shell"]
     assert kept["shioenv.model"] == mine.read_bytes()
     assert "# mine" in kept["README.md"].decode()
     assert "no execution" in kept["README.md"].decode()
-    got = called(environment, "get", "somebody/shell", "--name", "theirs", "--json")
-    assert got.returncode == 0, got.stderr
-    file = Path(json.loads(got.stdout)["file"])
+    assert got == 0, said
+    file = Path(json.loads(where)["file"])
     assert file == tmp_path / "cache" / "shioenv" / "models" / "theirs.model"
     assert file.read_bytes() == mine.read_bytes()
-    shown = called(environment, "show", "theirs", "--json")
-    assert json.loads(shown.stdout)["name"] == "mine"
+    assert json.loads(shown)["name"] == "mine"
 
 
 def test_what_cannot_be_got_says_why_and_leaves_nothing(
@@ -70,12 +85,12 @@ def test_what_cannot_be_got_says_why_and_leaves_nothing(
     environment, repositories = served
     repositories["somebody/empty"] = {}
     repositories["somebody/bad"] = {"shioenv.model": b"no model at all"}
-    for name, said in [("empty", "shioenv.model"), ("bad", "not a packed model"), ("gone", "gone")]:
-        got = called(environment, "get", f"somebody/{name}")
-        assert got.returncode != 0
-        assert said in got.stderr, got.stderr
-        assert "SHIO-M01" in got.stderr
-        assert "Traceback" not in got.stderr
+    reasons = {"empty": "shioenv.model", "bad": "not a packed model", "gone": "gone"}
+    done = called(environment, *(["get", f"somebody/{name}"] for name in reasons))
+    for reason, (code, _, errors) in zip(reasons.values(), done, strict=True):
+        assert code == 1
+        assert reason in errors, errors
+        assert "SHIO-M01" in errors
     assert not list((tmp_path / "cache" / "shioenv" / "models").glob("*.model"))
 
 
@@ -84,7 +99,7 @@ def test_who_may_not_push_is_told(
 ) -> None:
     environment, repositories = served
     del environment["HF_TOKEN"]
-    pushed = called(environment, "push", str(mine), "somebody/shell")
-    assert pushed.returncode != 0
-    assert "somebody/shell" in pushed.stderr
+    ((code, _, errors),) = called(environment, ["push", str(mine), "somebody/shell"])
+    assert code == 1
+    assert "somebody/shell" in errors
     assert not repositories

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -428,24 +429,31 @@ def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     assert "did you mean gcs?" in result.stderr
 
 
-def test_a_list_is_read_from_standard_input(tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("ls -a\nls -b\n")
+def test_a_list_is_read_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list").write_text("ls -a\nls -b\n")
 
-    def piped(content: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "shioenv", *words]
-        return subprocess.run(command, input=content, capture_output=True, cwd=tmp_path, timeout=60)
+    def piped(content: bytes, *words: str) -> Result:
+        kept = os.dup(0)  # what is saved of a list replaces it
+        try:
+            return CliRunner().invoke(app, words, input=content)
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
 
     leaking = piped(b"ls -a\nls -c\n", "dataset", "leakage", "list", "-", "--json")
     assert json.loads(leaking.stdout)["test"] == 2
-    assert leaking.returncode == 1
+    assert leaking.exit_code == 1
     for words in (
         ["dataset", "import", "-", "--out", "new"],
         ["suite", "adapt", "-", "--out", "new"],
     ):
         wrong = piped("ls\n".encode("utf-16"), *words)
-        assert (wrong.returncode, b"error: /dev/stdin" in wrong.stderr) == (1, True)
-    answer = piped(b"cd /tmp\n", "predict", "--history", "-", "pwd")
-    assert answer.stdout == b"/tmp\n"
+        assert (wrong.exit_code, "error: /dev/stdin" in wrong.stderr) == (1, True)
+    command = [sys.executable, "-m", "shioenv", "predict", "--history", "-", "pwd"]
+    assert subprocess.run(command, input=b"cd /tmp\n", capture_output=True).stdout == b"/tmp\n"
 
 
 def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path) -> None:

@@ -287,11 +287,12 @@ def leading_to(
     parts: Callable[[Production], Iterable[Symbol]],
 ) -> frozenset[Nonterminal]:
     """Return `heads` and every head that derives one of them through symbols in `parts`."""
-    users: dict[Symbol, set[Nonterminal]] = defaultdict(set)
+    users: dict[Nonterminal, set[Nonterminal]] = defaultdict(set)
     for head, bodies in productions.items():
         for production in bodies:
             for symbol in parts(production):
-                users[symbol].add(head)
+                if isinstance(symbol, Nonterminal):
+                    users[symbol].add(head)
     return closure(heads, lambda head: users[head])
 
 

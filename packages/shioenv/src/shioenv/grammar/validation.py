@@ -117,12 +117,23 @@ def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
 
 def without_endless(productions: Productions) -> Productions:
     """Return the productions with a finite expansion, without heads that have none."""
-    shortest = shortest_expansions(productions)
+    needs = {
+        head: [tuple(production.nonterminals) for production in bodies]
+        for head, bodies in productions.items()
+    }
+    symbols = {symbol for each in needs.values() for body in each for symbol in body}
+    finite = {symbol for symbol in symbols if symbol.is_system_token and symbol not in productions}
+    known = -1
+    while known != len(finite):
+        known = len(finite)
+        for head, each in reversed(needs.items()):  # definitions often precede their parts
+            if head not in finite and any(map(finite.issuperset, each)):
+                finite.add(head)
     kept = {
         head: tuple(
             production
-            for production in bodies
-            if all(symbol in shortest for symbol in production.nonterminals)
+            for production, body in zip(bodies, needs[head], strict=True)
+            if finite.issuperset(body)
         )
         for head, bodies in productions.items()
     }

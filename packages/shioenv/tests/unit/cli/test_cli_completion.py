@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from shioenv.cli import shared
 from shioenv.cli.main import app
@@ -18,18 +19,13 @@ from support.cli_reference import commands
 
 def complete(line: str, tmp_path: Path) -> list[str]:
     """Return bash's completions for this line."""
-    words = line.split(" ")
     environment = {
-        **os.environ,
         "_SHIOENV_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
+        "COMP_CWORD": str(line.count(" ")),
         "SHIOENV_CACHE": str(tmp_path),
     }
-    code = "from shioenv.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    done = CliRunner().invoke(app, prog_name="shioenv", env=environment)
     return done.stdout.split()
 
 

@@ -21,9 +21,10 @@ from shioenv.errors import DatasetCorruptError, RepairError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import checksummed
 from shioenv.synthesis.traces import Sample
-from support.dataset_fakes import contents, open_fake, plan, sample, samples
+from support.dataset_fakes import contents, open_fake, plan, sample, samples, shards_of
 
-COUNT = 1050
+SHARD = 60
+COUNT = SHARD + 50
 SERIAL = SerialExecutor(open_fake)
 SECOND = "data/00001.ndjson"
 
@@ -34,7 +35,13 @@ def stream(count: int) -> Iterator[Sample]:
 
 def volatile(count: int) -> Iterator[Sample]:
     for number, one in enumerate(islice(samples(), count)):
-        yield sample("echo", f"n{number}", "random") if number in {1007, 1030} else one
+        yield sample("echo", f"n{number}", "random") if number in {SHARD + 7, SHARD + 30} else one
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_shards() -> Iterator[None]:
+    with shards_of(SHARD):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +99,7 @@ def test_a_changed_record_is_named_with_its_fields(dataset: Path, scratch: str) 
     made = mend(dataset, scratch)
     assert made.was == "changed"
     assert made.identical
-    assert made.differing == {1003: ("exit_code",)}
+    assert made.differing == {SHARD + 3: ("exit_code",)}
     assert contents(dataset) == before
 
 
@@ -116,7 +123,7 @@ def test_surviving_volatile_records_are_kept_beside_new_ones(
 ) -> None:
     dataset = volatile_dataset
     before = lines_of(dataset)
-    (dataset / SECOND).write_bytes(b"".join(before[:20]))  # of 1007 and 1030, the first
+    (dataset / SECOND).write_bytes(b"".join(before[:20]))  # of two, the first
     (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert (made.identical, made.volatile, made.salvaged) == (False, 2, 1)
     after = lines_of(dataset)

@@ -31,7 +31,16 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.traces import Sample
-from support.dataset_fakes import HOME, FakeRunner, contents, keep_contexts, open_fake, plan, sample
+from support.dataset_fakes import (
+    HOME,
+    FakeRunner,
+    contents,
+    keep_contexts,
+    open_fake,
+    plan,
+    sample,
+    shards_of,
+)
 
 STREAM = [
     sample("echo", "n0"),
@@ -365,16 +374,17 @@ def test_an_unfinished_dataset_is_announced(tmp_path: Path, records: list[Record
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
+@shards_of(100)
 def test_what_a_stopped_run_has_finished_is_read(
     tmp_path: Path, records: list[Record], compression: str | None
 ) -> None:
-    with Store(tmp_path, plan(compression=compression), 2300, kernel="6.1.0") as store:
+    with Store(tmp_path, plan(compression=compression), 230, kernel="6.1.0") as store:
         keep_contexts(store)
         lines = {
             number: replace(records[0], session_id=number, input=f"cd {HOME}; echo {number}")
-            for number in (*range(1000), 2100, 1700, 1001, 1999)
+            for number in (*range(100), 210, 170, 101, 199)
         }
-        for number in range(2300):
+        for number in range(230):
             store.accept(number, f"cd {HOME}; echo {number}", records[0].input_args)
         for number, record in lines.items():
             store.append(Line(number, encode(record), False, 4))
@@ -383,17 +393,17 @@ def test_what_a_stopped_run_has_finished_is_read(
     before = contents(tmp_path)
 
     found = [record.session_id for record in read_records(tmp_path, check=True, unfinished=True)]
-    assert found == [*range(1000), 1001, 1700, 1999, 2100]
-    assert len([*read_records(tmp_path)]) == 1000
+    assert found == [*range(100), 101, 170, 199, 210]
+    assert len([*read_records(tmp_path)]) == 100
     assert count_unfinished(tmp_path) == 4
-    result = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--id", "1700"])
+    result = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--id", "170"])
     assert result.exit_code == 0, result.output
-    assert "1,004 of its 2,300 records are used, those in finished shards and in journals" in (
+    assert "104 of its 230 records are used, those in finished shards and in journals" in (
         result.stderr
     )
-    shown = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--count", "1004"])
-    assert shown.stdout.count("\nrecord ") == 1003
-    assert "1000 of 2300 records are in shards, 4 in journals" in str(verify(tmp_path).problems[0])
+    shown = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--count", "104"])
+    assert shown.stdout.count("\nrecord ") == 103
+    assert "100 of 230 records are in shards, 4 in journals" in str(verify(tmp_path).problems[0])
     assert contents(tmp_path) == before
     journal.unlink()
     journal.mkdir()

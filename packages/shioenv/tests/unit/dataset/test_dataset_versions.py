@@ -17,7 +17,7 @@ from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import SCHEMA_VERSION, share_necessary
 from shioenv.errors import DatasetMismatchError
 from shioenv.sandbox.base import Limits
-from support.dataset_fakes import contents, make, open_fake, plan, samples
+from support.dataset_fakes import contents, make, open_fake, plan, samples, shards_of
 
 COUNT = 20
 OLD = plan(estimator="paper", record_schema=3)
@@ -81,12 +81,14 @@ def test_a_call_that_lacks_no_record_ends_as_ever(old: Path) -> None:
 
 
 def test_a_lost_shard_of_it_is_not_made_again(tmp_path: Path) -> None:
-    make(tmp_path / "old", 1010, asked=OLD)
-    (tmp_path / "old/data/00001.ndjson").unlink()
-    with pytest.raises(DatasetMismatchError, match="record_schema_version"):
-        make(tmp_path / "old", 1010, asked=OLD)
-    with pytest.raises(DatasetMismatchError, match="record_schema_version"):
-        repair_with(tmp_path / "old", lambda count: islice(samples(), count), system=str(tmp_path))
+    directory, system = tmp_path / "old", str(tmp_path)
+    with shards_of(10):
+        make(directory, COUNT, asked=OLD)
+        (directory / "data/00001.ndjson").unlink()
+        with pytest.raises(DatasetMismatchError, match="record_schema_version"):
+            make(directory, COUNT, asked=OLD)
+        with pytest.raises(DatasetMismatchError, match="record_schema_version"):
+            repair_with(directory, lambda count: islice(samples(), count), system=system)
 
 
 def test_its_records_are_not_replayed(old: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_default_draws_the_papers_commands_alone() -> None:
         drawing = Drawing(
             seed=3, commands=chosen, composite_share=0, start_directories=("/home/ubuntu",)
         )
-        drawn = draw_samples(drawing, count=700, catalogue=stand_in_catalogue())
+        drawn = draw_samples(drawing, count=250, catalogue=stand_in_catalogue())
         return {part.grammar for one in drawn for part in one.trace}
 
     assert commands() == commands("paper") <= set(PAPER)

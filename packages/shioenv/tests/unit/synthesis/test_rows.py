@@ -138,7 +138,7 @@ def test_only_what_names_something_made_fits_after_it() -> None:
 
 @LARGER
 def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
-    count = scaled(40, 200)
+    count = scaled(24, 200)
     drawn = draw(count, 4)
     assert [len(one.history) for one in drawn] == [0, 1, 2, 3] * (count // 4)
     for one, after in pairwise(drawn):
@@ -147,13 +147,13 @@ def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
             assert (after.cwd, after.volatile) == (one.cwd, one.volatile or after.volatile)
     assert {one.cwd for one in drawn} == {*HERE}
     assert len({(one.cwd, one.history, one.input.text) for one in drawn}) == count
-    assert draw(20, 4) == drawn[:20]
+    assert draw(12, 4) == drawn[:12]
 
 
 @LARGER
 def test_most_rows_make_something_and_come_back_to_it() -> None:
     rows = [
-        [*row] for _, row in groupby(enumerate(draw(scaled(60, 400), 5)), lambda one: one[0] // 5)
+        [*row] for _, row in groupby(enumerate(draw(scaled(40, 400), 5)), lambda one: one[0] // 5)
     ]
     back = 0
     for row in rows:
@@ -186,7 +186,7 @@ def test_mistakes_stay_as_they_were_made() -> None:
 
 
 def test_rows_of_few_commands_are_drawn_all_the_same() -> None:
-    drawn = draw(30, 3, commands=("ls",), composite_share=0.0)
+    drawn = draw(12, 3, commands=("ls",), composite_share=0.0)
     assert {one.input.segments[0].command for one in drawn} == {"ls"}
 
 
