@@ -78,9 +78,10 @@ def compose_input(
     `draw(piped)` draws a further command; `piped` is true to the right of a pipe. Output may be
     redirected to one of `targets`. Without targets there are no redirections, and without `pipes`
     no pipes. `fail` changes the words of a command to the left of `||` so that it fails. If `fail`
-    returns None, `&&` replaces `||`. With `silent`, which is given for policies in groups, it also
-    replaces a pipe after a command that is silent, and `||` replaces `&&` after one that always
-    fails.
+    returns None, `&&` replaces `||`.
+
+    `silent` recognises commands that print nothing: `&&` replaces a pipe after them. With it, `||`
+    also replaces `&&` after commands that always fail. Policies in groups have it.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))

@@ -259,8 +259,8 @@ class DrawingPlace:
     def spelt_alike(self, shell_input: Input) -> str:
         """Return a text that is the same for inputs that only spell the same arguments differently.
 
-        Names of one option are the same, and so are a value in quotes and without, `--`, and
-        another order of options, unless the order has a meaning.
+        Names of one option, quotes and `--` make no difference. The order of options makes none
+        either, unless it has a meaning.
         """
         parts: list[str] = []
         options: list[str] = []

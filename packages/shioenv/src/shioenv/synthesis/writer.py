@@ -165,10 +165,10 @@ class CommandWriter:
     ) -> Drawn | None:
         """Write a command of at most `horizon` arguments along a plan; None if that fails.
 
-        Every wanted option is written at least once. With a plan of all options, no option is
-        repeated unless its program accepts that, and options whose bits are in `needed` are written
-        at the first place for them; `sparse`: all repetitions end as soon as they may. `spelling`
-        is the usage that the spelling of options follows (None: as in the grammar).
+        Every wanted option is written at least once. With a plan of all options, an option is
+        repeated only if its program accepts that. Options whose bits are in `needed` are then
+        written at the first place for them. `sparse`: repetitions end as soon as possible.
+        `spelling` is the usage that the spelling of options follows (None: as in the grammar).
 
         `evenly` is for retries. It ignores the weights of options, and repeats options if their
         program accepts that.
