@@ -245,7 +245,7 @@ class SampleStream:
 
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
             drawn = write()
-            if drawn is not None:
+            if drawn is not None and (option not in ABOUT_ITSELF or len(drawn.words) == 2):
                 drawn, words = _suited(place, drawn, write, random, source)
                 piped = source is not None
                 traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
