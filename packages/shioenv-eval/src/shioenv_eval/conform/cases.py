@@ -143,7 +143,7 @@ class CaseStream:
         self._system, self._seed = system, seed
         self._cwd = system.declaration.session.start_directories[0]
         self._grammars = load_grammars(chosen_grammars(commands), versions=system.versions)
-        settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8)
+        settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8, groups=False)
         sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=HORIZON)
         values = catalogue(system, self._cwd)
         self._place: DrawingPlace = prepare_drawing(

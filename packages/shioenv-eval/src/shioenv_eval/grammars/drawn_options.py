@@ -1,7 +1,7 @@
 """Measure which options occur in sampled inputs, or in inputs executed without a usage error.
 
-An input covers an option if it contains any of the option's names. `omit` lines of grammars list
-options that they leave out.
+An input covers an option if it contains any of the option's names. `refused` lines of grammars list
+options that do not count, with the reason why no input with them runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ class OptionCoverage:
     def __post_init__(self) -> None:
         self._grammar = InputParser(self.grammars.values()).grammar
         self._lines = {
-            name: {each: option.names[0] for option in grammar.options for each in option.names}
+            name: {
+                each: option.names[0]
+                for option in grammar.options
+                if not any(set(option.names) & set(line.options) for line in grammar.refusals)
+                for each in option.names
+            }
             for name, grammar in self.grammars.items()
         }
 
@@ -120,6 +125,11 @@ class OptionCoverage:
             "seen": len(self.seen),
             "curve": [list(point) for point in [*self.curve, (self.inputs, len(self.seen))]],
             "missing": self.missing,
+            "refused": {
+                name: {option: line.reason for line in grammar.refusals for option in line.options}
+                for name, grammar in sorted(self.grammars.items())
+                if grammar.refusals
+            },
         }
 
     def lines(self) -> Iterator[str]:
@@ -131,6 +141,9 @@ class OptionCoverage:
         yield f"by inputs {', '.join(points)}"
         for name, options in self.missing.items():
             yield f"missing   {name} {len(options)}: {' '.join(options)}"
+        for name, grammar in sorted(self.grammars.items()):
+            for line in grammar.refusals:
+                yield f"refused   {name} {', '.join(line.options)}: {line.reason}"
 
 
 def coverage_of_samples(

@@ -15,7 +15,7 @@ GRAMMARS = {
     for name, body in {
         "tool": "start tool <option>*\n<n> = 5\noptions\n  -a, --all\n  -n, --lines=<n>\n  -V\n"
         "  --version\n",
-        "other": "start other <option>*\noptions\n  -z\n",
+        "other": "start other <option>*\noptions\n  -z\n  -Z\nrefused -Z: needs a label\n",
     }.items()
 }
 
@@ -84,7 +84,9 @@ def test_the_summary_names_what_is_missing() -> None:
         "seen": 2,
         "curve": [[1, 1], [2, 2], [4, 2], [4, 2]],
         "missing": {"other": ["-z"], "tool": ["--version", "-n"]},
+        "refused": {"other": {"-Z": "needs a label"}},
     }
-    first, *_, last = found.lines()
+    first, *_, missing, refused = found.lines()
     assert first == "options   2 of 5 (40.0%) in 4 inputs"
-    assert last == "missing   tool 2: --version -n"
+    assert missing == "missing   tool 2: --version -n"
+    assert refused == "refused   other -Z: needs a label"

@@ -21,7 +21,7 @@ from shioenv.grammar.notation import (
     Piece,
     suggestion,
 )
-from shioenv.grammar.symbols import Example, Omission, OptionSpec
+from shioenv.grammar.symbols import Avoidance, Example, Omission, OptionSpec
 from shioenv.grammar.traits import RoleChange, read_effect
 
 HEADER = (
@@ -38,7 +38,10 @@ MOST_INHERITED = 10_000
 """Limit on option lines that the blocks of one file inherit (our choice)."""
 
 WITH = "with"
-_KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", "omit", "undocumented", "example")
+REASONED = ("omit", "undocumented", "refused")
+"""The keywords of lines with options and a reason."""
+
+_KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", *REASONED, "avoid", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
@@ -104,8 +107,10 @@ class GrammarSource:
     definitions: dict[str, Definition] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
     effects: list[RoleChange] = field(default_factory=list)
-    omissions: list[Omission] = field(default_factory=list)
-    undocumented: list[Omission] = field(default_factory=list)
+    reasoned: dict[str, list[Omission]] = field(
+        default_factory=lambda: {one: [] for one in REASONED}
+    )
+    avoided: list[Avoidance] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     compared: int = 0
@@ -181,10 +186,10 @@ class LineParser:
             self.read_lines(number, line, position, self.open)
         elif keyword == "options":
             self.block(number, line, position)
-        elif keyword == "omit":
-            self.reasoned(number, keyword, rest, self.source.omissions)
-        elif keyword == "undocumented":
-            self.reasoned(number, keyword, rest, self.source.undocumented)
+        elif keyword in REASONED:
+            self.reasoned(number, keyword, rest)
+        elif keyword == "avoid":
+            self.avoided(number, rest)
         elif keyword == "example":
             words, _ = self.source.reader(number, line, position).sequence()
             self.example, self.open = (number, words), "example"
@@ -259,15 +264,31 @@ class LineParser:
             self.fault(number, column, f"{name} is not in <{match[1]}>{hint}")
         return kept
 
-    def reasoned(self, number: int, keyword: str, rest: str, into: list[Omission]) -> None:
-        """Parse `omit OPTIONS: REASON` and `undocumented OPTIONS: REASON`."""
+    def avoided(self, number: int, rest: str) -> None:
+        """Parse `avoid PATTERNS: REASON`."""
+        patterns, _, reason = rest.partition(": ")
+        if not patterns.strip() or not reason.strip():
+            self.fault(number, 1, "avoid needs patterns and a reason: avoid -c: it makes no file")
+            return
+        words = patterns.split()
+        operands = next((word[1:] for word in words if word in {"@missing", "@existing"}), "")
+        try:
+            present = [re.compile(one) for one in words if one[0] not in "!@"]
+            absent = [re.compile(one[1:]) for one in words if one[0] == "!"]
+        except re.error as error:
+            self.fault(number, 1, f"`{patterns}` has an invalid regular expression: {error}")
+            return
+        self.source.avoided.append(Avoidance(tuple(present), tuple(absent), operands))
+
+    def reasoned(self, number: int, keyword: str, rest: str) -> None:
+        """Parse a line of `REASONED`: `omit OPTIONS: REASON`."""
         names, colon, reason = rest.partition(": ")
         options = tuple(name.strip() for name in names.split(",") if name.strip())
         if not colon or not reason.strip() or not options:
             message = f"{keyword} needs options and a reason: {keyword} -i, --ask: it waits"
             self.fault(number, 1, message)
             return
-        into.append(Omission(options, reason.strip()))
+        self.source.reasoned[keyword].append(Omission(options, reason.strip()))
 
     def effect(self, number: int, rest: str) -> None:
         """Parse `with OPTIONS: EFFECT`, the effect of options on operands."""

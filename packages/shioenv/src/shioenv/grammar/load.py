@@ -422,8 +422,10 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
         option_slots=frozenset(scope.slots),
         option_values=tuple(scope.option_values),
         kinds={**shared_kinds, **scope.kinds},
-        omissions=tuple(source.omissions),
-        undocumented=tuple(source.undocumented),
+        omissions=tuple(source.reasoned["omit"]),
+        undocumented=tuple(source.reasoned["undocumented"]),
+        refusals=tuple(source.reasoned["refused"]),
+        avoided=tuple(source.avoided),
         examples=tuple(source.examples),
         source=path,
     )

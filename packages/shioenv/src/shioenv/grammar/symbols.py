@@ -9,8 +9,9 @@ right.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -145,10 +146,42 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options of an `omit` line (omitted on purpose) or `undocumented` line (not in the help)."""
+    """Options of a line with a reason.
+
+    `omit`: omitted on purpose, `undocumented`: not in the help, `refused`: no input with them runs.
+    """
 
     options: tuple[str, ...]
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Avoidance:
+    """An `avoid` line: inputs that print and change nothing, or that the program refuses.
+
+    Each pattern of `present` matches an argument of such an input, and none of `absent` does.
+    `operands`: "missing" if none of its operands names a file, "existing" if all do, else "".
+    """
+
+    present: tuple[re.Pattern[str], ...]
+    absent: tuple[re.Pattern[str], ...]
+    operands: str = ""
+
+    def matches(self, words: Sequence[str], exists: Callable[[str], bool]) -> bool:
+        """Whether this is such an input. `words` are its arguments, with no-space marks."""
+        arguments = list(map(apart, words))
+        given = [exists(word) for word in arguments if not word.startswith("-")]
+        return (
+            all(any(map(one.fullmatch, arguments)) for one in self.present)
+            and not any(any(map(one.fullmatch, arguments)) for one in self.absent)
+            and (self.operands != "missing" or not any(given))
+            and (self.operands != "existing" or all(given))
+        )
+
+
+def apart(word: str) -> str:
+    """Return an argument without no-space marks, and a letter of a bundle with its own dash."""
+    return re.sub("^<ns>(?!-)", "-", word).replace("<ns>", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +238,8 @@ class Grammar:
     `kinds` maps nonterminals to the name of the kind of value that they derive, such as `size`.
     `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
     the symbols of its value; these are None if the option can be without a value. System tokens are
-    heads of `productions` only if the grammar is bound. `source` is the file's name in faults.
+    heads of `productions` only if the grammar is bound. `source` is the file's
+    name in faults.
     Grammars are compared and hashed by identity.
     """
 
@@ -219,6 +253,8 @@ class Grammar:
     kinds: Mapping[Nonterminal, str]
     omissions: tuple[Omission, ...]
     undocumented: tuple[Omission, ...]
+    refusals: tuple[Omission, ...]
+    avoided: tuple[Avoidance, ...]
     examples: tuple[Example, ...]
     source: str
 

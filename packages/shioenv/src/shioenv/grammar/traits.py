@@ -59,13 +59,14 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 )
 """The things that commands change, with descriptions. The last four are not properties of files."""
 
-PROCESSES, MACHINE = "processes", "machine"
+PROCESSES, MACHINE, NOTHING = "processes", "machine", "nothing"
 """Keys of `SHOWS`. (Output about processes is volatile.)"""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
         PROCESSES: "running processes, with their ids, times and memory",
         MACHINE: "the kernel, the file system, limits or the network",
+        NOTHING: "nothing, unless options or an error demand it",
     }
 )
 """The things that commands print without reading them from a file, with descriptions."""

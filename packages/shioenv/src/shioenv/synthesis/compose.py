@@ -34,6 +34,10 @@ FREE_WEIGHTS: Mapping[str, float] = MappingProxyType(
 `||` become `&&`, since some commands cannot be made to fail."""
 
 
+FAILING = frozenset({"false", "logname"})
+"""Commands that always fail. Nobody is logged in, so there is no login name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Composites:
     """Settings for the composition of inputs.
@@ -67,6 +71,7 @@ def compose_input(
     *,
     pipes: bool,
     fail: Callable[[Sequence[str]], Sequence[str] | None] | None = None,
+    silent: Callable[[Sequence[str]], bool] | None = None,
 ) -> Input:
     """Draw a composite input that begins with the words `first`.
 
@@ -74,6 +79,9 @@ def compose_input(
     redirected to one of `targets`. Without targets there are no redirections, and without `pipes`
     no pipes. `fail` changes the words of a command to the left of `||` so that it fails. If `fail`
     returns None, `&&` replaces `||`.
+
+    `silent` recognises commands that print nothing: `&&` replaces a pipe after them. With it, `||`
+    also replaces `&&` after commands that always fail. Policies in groups have it.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))
@@ -93,7 +101,11 @@ def compose_input(
             break
         weights = [operators[operator] for operator in allowed]
         operator = random.choices(allowed, weights)[0]
-        if operator == "||" and fail is not None:
+        if operator == PIPE and silent is not None and silent(words):
+            operator = "&&"
+        if silent is not None and words[0] in FAILING and operator in {"&&", "||"}:
+            operator = "||"
+        elif operator == "||" and fail is not None:
             if (failed := fail(words)) is None:
                 operator = "&&"
             else:

@@ -36,6 +36,11 @@ FEW_OPTIONS = 4
 IN_TURN, MOST_IN_TURN = 300, 0.6
 """Share of single commands that get an option in turn: 1/300 for each option, up to 0.6."""
 
+COMPOSED = 0.1
+"""Share of single commands without a new input that become the first of a composite input; another
+skeleton replaces the others. With this share, commands with few inputs are about as frequent as if
+only equal texts were duplicates (measured)."""
+
 Item = TypeVar("Item", bound=Hashable)
 
 
@@ -109,16 +114,26 @@ class GroupedStream:
                 if (
                     drawn is not None
                     and self._group(drawn.cwd, drawn.trace[0].grammar) == group
-                    and state.seen.add(drawn.cwd, drawn.input.text)
+                    and state.seen.add(drawn.cwd, self._text(drawn))
                 ):
                     state.misses[kind] = 0
                     return drawn
                 state.misses[kind] += 1
-            skeleton = next(others)
+            if not skeleton.composite and self._composes(state):
+                skeleton = kind._replace(usual=False, composite=True)
+            else:
+                skeleton = next(others)
         raise SamplesExhaustedError(
             f"only {len(state.seen)} different inputs of a group of commands exist",
             hint="allow more commands, start directories or composites",
         )
+
+    def _composes(self, state: _Group) -> bool:
+        return self._stream.composites.share > 0 and state.random.random() < COMPOSED
+
+    def _text(self, drawn: Sample) -> str:
+        """Return a text that is the same for inputs that count as duplicates."""
+        return self._stream.places[drawn.cwd].spelt_alike(drawn.input)
 
     def _write(self, state: _Group, skeleton: Skeleton) -> Sample | None:
         random, (directory, parts, usual, composite) = state.random, skeleton
@@ -126,9 +141,11 @@ class GroupedStream:
             return self._stream.usual(random, directory, parts, composite=composite)
         options = self._options(directory, parts[0])
         if not composite and random.random() < min(MOST_IN_TURN, len(options) / IN_TURN):
-            option = options[state.turns[parts[0]] % len(options)]
+            turn, place = divmod(state.turns[parts[0]], len(options))
             state.turns[parts[0]] += 1
-            return self._stream.with_option(random, directory, parts[0], option)
+            return self._stream.with_option(
+                random, directory, parts[0], options[place], alone=turn % 2 == 0
+            )
         return self._stream.draw(random, directory, parts[0], composite=composite)
 
     def _options(self, directory: str, name: str) -> Sequence[str]:

@@ -75,7 +75,8 @@ class OptionTable:
 
     `table` numbers the nonterminals of plans. `weights` override the grammar's weights, by the text
     of a production. `uniform` makes all weights 1. Tables with the same `plans` share its bounded
-    cache.
+    cache. `exact`: names with unusual characters (`--tlsv1.1`, `-:`) are read in full. The policy
+    `people` does without, since that would change its stream.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class OptionTable:
         weights: Mapping[str, float] | None,
         *,
         uniform: bool,
+        exact: bool = False,
         plans: PlanMaker | None = None,
     ) -> None:
         self.grammar = grammar
+        self._exact = exact
         self._table = table
         self._weights = weights or {}
         self._uniform = uniform
@@ -139,7 +142,10 @@ class OptionTable:
             return
         text = first.text.removesuffix(NO_SPACE)
         behind = head in self._behind_dash and text[:1].isalpha()
-        if behind or head.name.endswith((".flag", ".valued")):
+        word = re.split("[ =]", text, maxsplit=1)[0]
+        if self._exact and word in self._lines:
+            yield word
+        elif behind or head.name.endswith((".flag", ".valued")):
             yield f"-{text[0]}"
         elif text.startswith(NO_SPACE):
             if len(text) > len(NO_SPACE):
@@ -179,8 +185,8 @@ class OptionTable:
         return self._lines.get(name, self.bits[name])
 
     def lines(self) -> list[str]:
-        """Return a name of each option, sorted."""
-        return sorted({self.line(name): name for name in self.bits}.values())
+        """Return a name of each option that the grammar defines as one, sorted."""
+        return sorted({self.line(name): name for name in self._lines}.values())
 
     def mask(self, names: Iterable[str]) -> int | None:
         """Return the bits of options; None if the grammar lacks some of them."""

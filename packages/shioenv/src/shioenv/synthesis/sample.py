@@ -289,7 +289,7 @@ def _stream(
     )
     if callable(catalogue):
         places = {
-            directory: place(catalogue(directory), text=_text_in(directory, text))
+            directory: place(catalogue(directory), start=directory, text=_text_in(directory, text))
             for directory in drawing.start_directories
         }
     else:
@@ -370,6 +370,7 @@ def prepare_drawing(
     catalogue: Catalogue,
     *,
     plans: PlanMaker | None = None,
+    start: str = "/",
     text: Callable[[str], str | None] = lambda name: None,
 ) -> DrawingPlace:
     """Prepare to draw with a catalogue's values and a policy's settings.
@@ -400,6 +401,7 @@ def prepare_drawing(
         people=people,
         settings=settings,
         plans=plans or plans_kept(),
+        start=start,
         text=text,
     )
 

@@ -86,6 +86,16 @@ def finds_no_repeated(options: Sequence[str], texts: Sequence[str | None]) -> bo
     return bool(asked) and not any(first == second for each in pairs for first, second in each)
 
 
+def finds_no_column(options: Sequence[str], texts: Sequence[str | None]) -> bool:
+    """Whether `comm` with these options prints none of the columns of two texts."""
+    if "--total" in options or len(texts) != 2 or None in texts:
+        return False
+    first, second = (set((text or "").splitlines()) for text in texts)
+    columns = {"1": first - second, "2": second - first, "3": first & second}
+    left_out = set("".join(word for word in options if not word.startswith("--")))
+    return not any(lines for name, lines in columns.items() if name not in left_out)
+
+
 def finds_no_line(
     options: Sequence[str], operands: Sequence[str], texts: Sequence[str | None]
 ) -> bool:

@@ -208,6 +208,7 @@ class SampleStream:
                     place.targets,
                     pipes=bool(place.pipes),
                     fail=partial(place.failing, random) if self.settings.free else None,
+                    silent=place.is_silent if self.settings.groups else None,
                 )
             except _NothingWrittenError:
                 return None
@@ -222,39 +223,46 @@ class SampleStream:
         *,
         source: Sequence[str] | None,
         traces: list[SegmentTrace],
-        needed: int = 0,
+        option: str = "",
+        alone: bool = False,
     ) -> Sequence[str]:
         """Draw the words of a command by weights, with each option at most once.
 
-        `source`: the words of the command before the pipe, if there is one. `needed`: the bits of
-        options that it must have.
+        `source`: the words of the command before the pipe, if there is one. `option`: an option
+        that it must have, `alone`: without others, if the grammar permits that.
         """
         writer = place.writer(name)
-        plan = writer.options.plan(start, None)
+        plan = writer.options.plan(start, frozenset((option,))) if alone else None
+        plan = plan or writer.options.plan(start, None)
+        needed = writer.options.bits[option] if option else 0
 
         def write() -> Drawn | None:
             assert plan is not None
             horizon = place.sampler.horizon
-            return writer.write(start, plan, random, horizon=horizon, spelling=None, needed=needed)
+            return writer.write(
+                start, plan, random, horizon=horizon, spelling=None, needed=needed, sparse=alone
+            )
 
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
             drawn = write()
-            if drawn is not None:
+            if drawn is not None and (option not in ABOUT_ITSELF or len(drawn.words) == 2):
                 drawn, words = _suited(place, drawn, write, random, source)
                 piped = source is not None
                 traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
                 return words
         raise _NothingWrittenError
 
-    def with_option(self, random: Random, directory: str, name: str, option: str) -> Sample | None:
-        """Draw a single command with this option, the rest by weights; None if that fails."""
+    def with_option(
+        self, random: Random, directory: str, name: str, option: str, *, alone: bool
+    ) -> Sample | None:
+        """Draw a single command with an option, `alone` or with others; None if that fails."""
         traces: list[SegmentTrace] = []
         place = self.places[directory]
-        needed = place.writer(name).options.bits[option]
         start = place.grammars[name].start
+        alone = alone or option in ABOUT_ITSELF
         try:
             words = self._free(
-                random, place, name, start, source=None, traces=traces, needed=needed
+                random, place, name, start, source=None, traces=traces, option=option, alone=alone
             )
         except _NothingWrittenError:
             return None
@@ -290,6 +298,8 @@ class SampleStream:
                 tokens.append(token(part, Role.OPERATOR))
                 if part in REDIRECTIONS:
                     target = people.target(part, random, place.values)
+                    if target == "/dev/null" and part == ">" and self.settings.groups:
+                        target = people.target(part, random, place.values)
                     tokens.append(token(spelt(target), Role.TARGET))
                 before = part if part in SEPARATORS else before
                 continue
@@ -344,9 +354,12 @@ def _suited(
     an empty standard input gets `< FILE` if it still names no file.
     """
     for _ in range(SUITED_ATTEMPTS):
-        if not place.finds_nothing(drawn.words, source or ()) or random.random() >= FED:
+        if not place.does_nothing(drawn.words, source or ()) or random.random() >= FED:
             break
         drawn = write() or drawn
+    else:
+        if place.settings.groups and place.finds_nothing(drawn.words, source or ()):
+            return drawn, place.finding(drawn.words, source or (), random) or drawn.words
     if source is not None:
         return drawn, drawn.words
     if not place.reads_nothing(drawn.words) or random.random() >= FED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,11 @@ from random import Random
 from typing import TypeAlias
 
 from shioenv.bash.words import split_words, unquoted
-from shioenv.domain.inputs import OPERATORS, Input, Session
+from shioenv.domain.inputs import OPERATORS, Input, Role, Session
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
-from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.traits import PATHS, Traits
+from shioenv.grammar.symbols import Grammar, apart
+from shioenv.grammar.traits import NOTHING, PATHS, Traits
 from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
@@ -28,13 +29,25 @@ from shioenv.synthesis.mistakes import MUST_EXIST, failing
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
-from shioenv.synthesis.searches import UNKNOWN, finds_no_file, finds_no_line, finds_no_repeated
+from shioenv.synthesis.searches import (
+    UNKNOWN,
+    finds_no_column,
+    finds_no_file,
+    finds_no_line,
+    finds_no_repeated,
+)
 from shioenv.synthesis.usage_sampler import People, n_operands
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
 
 _TYPES = {"f": "File", "d": "Directory", "l": "Symlink"}
 """Tokens of the system whose names together are all paths below the start directory."""
+
+FINDING_ATTEMPTS = 4
+"""Attempts to find a word that a search finds."""
+
+SPEAKING = ABOUT_ITSELF | {"-v", "--verbose", "-c", "--changes", "-p", "-"}
+"""Arguments with which a command prints something that prints nothing else."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -100,6 +113,8 @@ class DrawingPlace:
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
     """Writers of nested commands, by grammar."""
+    start: str = "/"
+    """The start directory."""
     text: Callable[[str], str | None] = lambda name: None
     """The text of a file of the system, by its name in the start directory, if it is known."""
 
@@ -140,23 +155,29 @@ class DrawingPlace:
         roles = traits.with_options(options).roles_of(n_operands(words))
         return not MUST_EXIST.isdisjoint(roles)
 
-    def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
-        """Whether a command searches for a file, a text or repeated lines that are not there.
+    def does_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
+        """Whether a command finds nothing, or its grammar's `avoid` lines describe it.
 
         `before` are the words of the command whose output it reads.
         """
+        grammar = self._by_word.get(words[0])
+        if self.settings.groups and grammar is not None:
+            if any(one.matches(words[1:], self._exists) for one in grammar.avoided):
+                return True
+            if grammar.name == "comm":
+                options, _, texts = self._read(words, before)
+                return finds_no_column(options, texts)
+        return self.finds_nothing(words, before)
+
+    def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
+        """Whether a command searches for a file, a text or repeated lines that are not there."""
         grammar = self._by_word.get(words[0])
         if grammar is None or not ABOUT_ITSELF.isdisjoint(words):
             return False
         traits = grammar.header.traits
         if traits.roles == {"directory"}:
             return finds_no_file(words, self._below(words))
-        options = [word for word in words[1:] if word.startswith(("-", "<ns>"))]
-        operands = [word for word in words[1:] if word not in options]
-        named = [re.split("[ =]", word, maxsplit=1)[0] for word in options]
-        roles = traits.with_options(named).roles_of(len(operands))
-        first = 1 if roles and roles[0] == "pattern" else 0
-        texts = [self.text(name) for name in operands[first:]] or self._printed(before)
+        options, operands, texts = self._read(words, before)
         if traits.roles == {"file"} and texts and not any(text != "" for text in texts):
             return True  # empty files
         if grammar.name == "comm":
@@ -165,6 +186,52 @@ class DrawingPlace:
             return finds_no_repeated(options, texts)
         searches = bool(traits.operands) and traits.operands[0].role == "pattern"
         return searches and finds_no_line(options, operands, texts)
+
+    def _read(
+        self, words: Sequence[str], before: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str], Sequence[str | None]]:
+        """Return a command's options and operands, and the texts that it reads; None: unknown."""
+        options = [word for word in words[1:] if word.startswith(("-", "<ns>"))]
+        operands = [word for word in words[1:] if word not in options]
+        named = [re.split("[ =]", word, maxsplit=1)[0] for word in options]
+        roles = self.traits[words[0]].with_options(named).roles_of(len(operands))
+        first = 1 if roles and roles[0] == "pattern" else 0
+        texts = [self.text(name) for name in operands[first:]]
+        return options, operands, texts or self._printed(before)
+
+    def _exists(self, word: str) -> bool:
+        """Whether a word may name a file: all globs and expansions may."""
+        return bool(set("*?[{~$") & set(word)) or unquoted(word).rstrip("/") in self._paths
+
+    @cached_property
+    def _paths(self) -> frozenset[str]:
+        tokens = (*_TYPES.values(), "GlobalFile", "GlobalDirectory")
+        return frozenset({".", "..", ""}.union(*(self.values.get(one, ()) for one in tokens)))
+
+    def finding(
+        self, words: Sequence[str], before: Sequence[str], random: Random
+    ) -> Sequence[str] | None:
+        """Return a search for a word of the text that it reads, or None."""
+        _, operands, texts = self._read(words, before)
+        known = re.findall(r"[A-Za-z]\w{2,11}", " ".join(text or "" for text in texts))
+        searches = self.traits[words[0]].operands[:1]
+        if not known or not operands or not searches or searches[0].role != "pattern":
+            return None
+        place = words.index(operands[0])
+        for _ in range(FINDING_ATTEMPTS):
+            found = known[int(random.random() * len(known))]
+            changed = [*words[:place], found, *words[place + 1 :]]
+            if not self.finds_nothing(changed, before):
+                return changed
+        return None
+
+    def is_silent(self, words: Sequence[str]) -> bool:
+        """Whether a command prints nothing if it succeeds."""
+        traits = self.traits.get(words[0], Traits())
+        if not SPEAKING.isdisjoint(map(apart, words)):
+            return False
+        sets = traits.changes in {"env", "limits"} and n_operands(words) > 0
+        return sets or traits.shows == NOTHING
 
     def _printed(self, words: Sequence[str]) -> list[str | None]:
         """Return roughly the texts that a command prints: its words, or the files that it reads."""
@@ -187,6 +254,54 @@ class DrawingPlace:
             path: kind
             for path, kind in self._types.items()
             if not tops or any(f"{path}/".startswith(f"{top}/") or top == "." for top in tops)
+        }
+
+    def spelt_alike(self, shell_input: Input) -> str:
+        """Return a text that is the same for inputs that only spell the same arguments differently.
+
+        Names of one option, quotes and `--` make no difference. The order of options makes none
+        either, unless it has a meaning.
+        """
+        parts: list[str] = []
+        options: list[str] = []
+        operands: list[str] = []
+        names: Mapping[str, str] = {}
+        permutes = ordered = on_paths = False
+        for token in shell_input.tokens:
+            text = token.argument.text
+            if token.role is not Role.ARGUMENT:
+                parts += [*sorted(options), *operands, text]
+                options, operands = [], []
+                grammar = self._by_word.get(text) if token.role is Role.COMMAND else None
+                if grammar is not None:
+                    names = self._first_names[grammar.name]
+                    traits, permutes = grammar.header.traits, grammar.header.permutes
+                    ordered, on_paths = traits.ordered, not MUST_EXIST.isdisjoint(traits.roles)
+                continue
+            text = f"-{text}" if token.argument.joins_left and text[0] != "-" else text
+            if ordered or text[0] != "-" or (operands and not permutes):
+                operands.append(self._path(_plain(text)) if on_paths else _plain(text))
+            elif text != "--":
+                name, value = (*re.split("[ =]", text, maxsplit=1), "")[:2]
+                if name not in names and name[:2] in names:
+                    name, value = name[:2], name[2:]
+                if name in names:
+                    options.append(f"{names[name]} {_plain(value)}")
+                else:
+                    operands.append(_plain(text))
+        return " ".join((*parts, *sorted(options), *operands))
+
+    def _path(self, word: str) -> str:
+        """Return the shortest path to a file; other words unchanged."""
+        path = posixpath.relpath(posixpath.join(self.start, word), self.start)
+        return path if word.rstrip("/") in self._paths or path in self._paths else word
+
+    @cached_property
+    def _first_names(self) -> Mapping[str, Mapping[str, str]]:
+        """The first name of each option, by grammar and name."""
+        return {
+            grammar.name: {name: each.names[0] for each in grammar.options for name in each.names}
+            for grammar in self.grammars.values()
         }
 
     @cached_property
@@ -260,3 +375,8 @@ class DrawingPlace:
         writer = self.inner[program]
         starts = [writer.grammar.start]
         return self.people.write(writer, starts, random, horizon=NESTED_HORIZON, piped=False)
+
+
+def _plain(text: str) -> str:
+    """Return a word without its quotes, if they protect nothing that the shell expands."""
+    return text if set("$`*?[{~\\") & set(text) else unquoted(text)

@@ -130,7 +130,12 @@ class CommandWriter:
     ) -> None:
         self.grammar = grammar
         self.options = OptionTable(
-            grammar, table, settings.weights, uniform=settings.uniform, plans=plans
+            grammar,
+            table,
+            settings.weights,
+            uniform=settings.uniform,
+            exact=settings.groups,
+            plans=plans,
         )
         self._settings = settings
         self._chooser = settings.chooser
@@ -156,13 +161,14 @@ class CommandWriter:
         spelling: CommandUsage | None,
         evenly: bool = False,
         needed: int = 0,
+        sparse: bool = False,
     ) -> Drawn | None:
         """Write a command of at most `horizon` arguments along a plan; None if that fails.
 
-        Every wanted option is written at least once. With a plan of all options, no option is
-        repeated unless its program accepts that, and options whose bits are in `needed` are
-        written. `spelling` is the usage that the spelling of
-        options follows (None: as in the grammar).
+        Every wanted option is written at least once. With a plan of all options, an option is
+        repeated only if its program accepts that. Options whose bits are in `needed` are then
+        written at the first place for them. `sparse`: repetitions end as soon as possible.
+        `spelling` is the usage that the spelling of options follows (None: as in the grammar).
 
         `evenly` is for retries. It ignores the weights of options, and repeats options if their
         program accepts that.
@@ -170,7 +176,7 @@ class CommandWriter:
         table, rows, can = self._table, plan.rows, plan.can
         planned = plan.wanted != -1
         state = _State(
-            self._settings.stop,
+            1.0 if sparse else self._settings.stop,
             planned,
             plan.wanted,
             plan.wanted if planned else needed,
@@ -183,8 +189,9 @@ class CommandWriter:
                 return self._chooser.choose(derivation, choices, random)
             if state.needed:
                 state.later = 0
-                for code in derivation.pending:
-                    state.later |= can.get(code >> 1, 0)
+                if planned or not can.get(derivation.leftmost >> 1, 0) & state.needed:
+                    for code in derivation.pending:
+                        state.later |= can.get(code >> 1, 0)
             index = self._choose(choices.origin, here, state, random)
             if index is not None:
                 row = here[choices.origin[index]]

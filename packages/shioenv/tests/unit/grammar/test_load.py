@@ -187,6 +187,30 @@ def test_what_no_command_runs_is_a_fault(said: str) -> None:
     assert "`after N`" in fault.message
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "matches"),
+    [
+        ("-q|--quiet https?:.*", ["-q", "http://a/"], True),
+        ("-q|--quiet https?:.*", ["-q", "a"], False),
+        ("-q", ["-l<ns>", "<ns>q"], True),
+        ("-q !-v", ["-q<ns>", "<ns>v"], False),
+        ("-c @missing", ["-c", "new"], True),
+        ("-c @missing", ["-c", "new", "there"], False),
+        ("-p @existing", ["-p", "there"], True),
+        ("-p @existing", ["-p", "there", "new"], False),
+    ],
+)
+def test_avoided_inputs(line: str, words: list[str], matches: bool) -> None:
+    (avoided,) = read(f"start x\navoid {line}: it does nothing\n").grammar.avoided
+    assert avoided.matches(words, {"there"}.__contains__) is matches
+
+
+@pytest.mark.parametrize("line", ["avoid", "avoid -c", "avoid : why", "avoid (-c: why"])
+def test_an_avoid_line_without_patterns_or_reason_is_a_fault(line: str) -> None:
+    (fault,) = read_grammar(f"{HEADER}start x\n{line}\n", "x.grammar").faults
+    assert fault.kind is FaultKind.SYNTAX
+
+
 def test_examples_carry_marks_and_expectations() -> None:
     body = "start x -a\nexample x -l<ns> {<ns>T 32}\n  exit 3\n  prints a  b\n  after cat y\n"
     (example,) = read(body).grammar.examples

@@ -84,6 +84,26 @@ def test_the_left_side_of_or_is_the_command_that_fails() -> None:
     assert composed("||", ("pwd",), None) == "pwd && pwd"
 
 
+def test_what_is_silent_is_not_piped_and_what_fails_comes_before_or() -> None:
+    def made(operator: str, *first: str, in_groups: bool = True) -> str:
+        settings = Composites(share=0, operators={operator: 1.0})
+        return compose_input(
+            Random(1),
+            settings,
+            first,
+            lambda piped: ("wc",),
+            (),
+            pipes=True,
+            silent=(lambda words: words[0] in {"cd", "false"}) if in_groups else None,
+        ).text
+
+    assert made("|", "cd", "data") == "cd data && wc"
+    assert made("|", "cd", "data", in_groups=False) == "cd data | wc"
+    assert made("|", "ls") == "ls | wc"
+    assert made("&&", "false") == made("|", "false") == made("||", "false") == "false || wc"
+    assert made("&&", "false", in_groups=False) == "false && wc"
+
+
 def test_an_argument_keeps_its_marks() -> None:
     words = ("head", "-n<ns>", "<ns>5", "notes.txt")
     made = failing(words, load_grammar("head"), NAMES, Random(2))

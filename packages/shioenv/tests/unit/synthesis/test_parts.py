@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from shioenv.errors import UsageError
+from shioenv.seeding import generator
 from shioenv.synthesis import groups
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import grammars_for, numbers_of, sample
+from shioenv.synthesis.policy import settings_named
+from shioenv.synthesis.sample import _placed, _stream, grammars_for, numbers_of, sample
 from shioenv.synthesis.traces import Sample
+from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 
 COUNT, PARTS = 240, 3
@@ -67,6 +71,32 @@ def test_a_part_of_mixed_writes_no_input_of_another(
     own = part(Drawing(seed=5, policy="mixed"), "2/8", system, 2000)
     assert 2000 * 0.8 / 8 < len(own) < 2000 * 1.2 / 8
     assert written["all"] < 1.5 * len(own)
+
+
+def test_options_come_in_turn_first_without_others_that_may_be_left_out(system: System) -> None:
+    drawing = Drawing(seed=5, policy="mixed", commands=("curl", "df"))
+    stream = _stream(
+        _placed(drawing, system),
+        partial(catalogue, system),
+        grammars_for(system, drawing),
+        settings_named("mixed"),
+    )
+    (directory,) = stream.places
+    random = generator(1, "test")
+    for name, option in [("curl", "--tlsv1.1"), ("curl", "--insecure"), ("df", "--help")]:
+        for alone in (True, False):
+            drawn = stream.with_option(random, directory, name, option, alone=alone)
+            assert drawn is not None
+            assert option in drawn.input.input_args
+    short = [
+        len(drawn.input.input_args)
+        for _ in range(20)
+        if (drawn := stream.with_option(random, directory, "df", "--total", alone=True))
+    ]
+    assert sum(short) / len(short) < 4
+    options = stream.places[directory].writer("df").options.lines()
+    known = {name for spec in grammars_for(system, drawing)[1].options for name in spec.names}
+    assert set(options) <= known
 
 
 @pytest.mark.parametrize("text", ["3/2", "0/2", "1", "a/b", "1/2/3", "-1/2"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -33,11 +34,19 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def place() -> DrawingPlace:
-    grammars = load_grammars(("find", "grep", "echo", "sort", "cat", "comm", "uniq"))
-    settings = settings_named("mixed")
+    return prepared("mixed")
+
+
+def prepared(policy: str) -> DrawingPlace:
+    grammars = load_grammars(
+        ("find", "grep", "echo", "sort", "cat", "comm", "uniq", "touch", "chmod", "export", "cd")
+    )
+    settings = settings_named(policy)
     sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=12)
     parser = InputParser(grammars)
-    return prepare_drawing(sampler, grammars, parser, settings, NAMES, text=TEXTS.get)
+    return prepare_drawing(
+        sampler, grammars, parser, settings, NAMES, start="/home/ubuntu", text=TEXTS.get
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,3 +128,68 @@ def test_drawn_searches_mostly_find_something(place: DrawingPlace) -> None:
     drawn = [one.input.input_args for one in draw_samples(drawing, count=400, catalogue=NAMES)]
     missed = sum(place.finds_nothing(words) for words in drawn)
     assert missed < 40
+
+
+@pytest.mark.parametrize(
+    ("words", "nothing"),
+    [
+        (("touch", "-c", "none.txt"), True),
+        (("touch", "-a<ns>", "<ns>c", "none.txt"), True),
+        (("touch", "--no-create", "none.txt", "notes.txt"), False),
+        (("touch", "-c", "*.txt"), False),
+        (("touch", "none.txt"), False),
+        (("sort", "--check=quiet", "notes.txt"), True),
+        (("export", "HOME"), True),
+        (("export", "HOME", "NEW=1"), False),
+        (("comm", "-12", "notes.txt", "data/ids.csv"), True),
+        (("comm", "-3", "notes.txt", "data/ids.csv"), False),
+        (("comm", "-12", "--total", "notes.txt", "data/ids.csv"), False),
+    ],
+)
+def test_lines_of_grammars_say_what_does_nothing(
+    place: DrawingPlace, words: Sequence[str], nothing: bool
+) -> None:
+    assert place.does_nothing(words) is nothing
+    assert not prepared("people").does_nothing(words), "only mixed heeds these lines"
+
+
+def test_a_search_gets_a_word_of_the_text(place: DrawingPlace) -> None:
+    found = place.finding(("grep", "-n", "plum", "notes.txt"), (), Random(1))
+    assert found is not None
+    assert found[2] in {"apple", "pear"}
+    assert [*found[:2], found[3]] == ["grep", "-n", "notes.txt"]
+    assert place.finding(("grep", "plum"), ("echo", "red", "pear"), Random(1)) is not None
+    assert place.finding(("grep", "plum", "unread.txt"), (), Random(1)) is None
+    assert place.finding(("sort", "data/old/a.log"), (), Random(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "silent"),
+    [
+        (("cd", "data"), True),
+        (("chmod", "u+x", "notes.txt"), True),
+        (("chmod", "-R<ns>", "<ns>v", "u+x", "data"), False),
+        (("export", "NEW=1"), True),
+        (("export",), False),
+        (("echo", "an apple"), False),
+    ],
+)
+def test_commands_that_print_nothing(
+    place: DrawingPlace, words: Sequence[str], silent: bool
+) -> None:
+    assert place.is_silent(words) is silent
+
+
+def test_spellings_of_the_same_arguments(place: DrawingPlace) -> None:
+    def alike(*inputs: str) -> bool:
+        read = (place.parser.parse(text) for text in inputs)
+        return len({place.spelt_alike(one) for one in read}) == 1
+
+    assert alike("sort -rn notes.txt", "sort -n --reverse -- ./notes.txt", "sort -r -n 'notes.txt'")
+    assert alike("sort -k 2 notes.txt", "sort -k2 notes.txt", "sort --key=2 /home/ubuntu/notes.txt")
+    assert alike("cat notes.txt | sort -r", "cat -- notes.txt | sort --reverse")
+    assert not alike("sort notes.txt data/ids.csv", "sort data/ids.csv notes.txt")
+    assert not alike('echo "$HOME"', "echo '$HOME'")
+    assert not alike("echo -n a", "echo a -n")
+    assert not alike("find . -name a -print", "find . -print -name a")
+    assert not alike("echo ./data", "echo data")
