@@ -36,7 +36,8 @@ ENVIRONMENT = {
     "LANG": "C", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1",
 }  # fmt: skip
 
-EXCHANGE = """mkdir {work} && cd {work} && base64 -d <<< {files} | tar -xzp --warning=no-timestamp || exit 99
+EXCHANGE = """mkdir {work} && cd {work} || exit 99
+base64 -d <<< {files} | tar -xzp --warning=no-timestamp || exit 99
 env -i {environment} /bin/bash -c {command} > /tmp/out 2> /tmp/err < /dev/null
 echo "$? $(base64 -w0 /tmp/out) $(base64 -w0 /tmp/err) $(tar -cz . | base64 -w0)"
 """

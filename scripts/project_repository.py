@@ -188,8 +188,8 @@ def entries(history: dict) -> dict[str, tuple[str, str]]:
 def tree_text(history: dict) -> str:
     """Return the text of `tree.toml`."""
     lines = [
-        "# A repository of Git, laid over the home tree. Made by scripts/project_repository.py from",
-        "# scripts/project_history.toml; change that file.",
+        "# A repository of Git, laid over the home tree. Made by project_repository.py in scripts",
+        "# from project_history.toml; change that file.",
         '[entries."."]\nkind = "directory"\nmode = "0775"\ntime = 2025-10-16T08:05:00Z\n',
     ]
     for path, (time, content) in sorted(entries(history).items()):
@@ -201,6 +201,7 @@ def tree_text(history: dict) -> str:
 
 
 def main() -> int:
+    """Write or check the tree."""
     text = tree_text(tomllib.loads(HISTORY.read_text(encoding="utf-8")))
     if "--check" in sys.argv:
         same = TREE.read_text(encoding="utf-8") == text

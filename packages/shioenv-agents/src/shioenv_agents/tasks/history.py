@@ -187,12 +187,12 @@ def _restored(random: Random) -> _Plan:
 
 def _repaired(random: Random) -> _Plan:
     """Repair files of which tests fail: one since a commit, others since edits."""
-    harm = {file: edit for file, edit in random.sample(_HARM, random.choice((0, 1, 2)))}
+    harm = dict(random.sample(_HARM, random.choice((0, 1, 2))))
     files = sorted({"stock/prices.py", *harm})
     rows = [
         "mkdir /tmp/tried",
-        'good=$(for commit in $(git rev-list main); do git archive "$commit" | tar -x -C /tmp/tried; '
-        'make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done)',
+        "good=$(for commit in $(git rev-list main); do "
+        'git archive "$commit" | tar -x -C /tmp/tried; make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done)',
         *(f'git show "$good:{file}" > {file}' for file in files),
         "rm -r /tmp/tried",
     ]

@@ -250,7 +250,8 @@ class OwnGrammars:
 def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
-    A system's name without a slash stands for the shipped grammars of its programs. Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
+    The name of a system stands for the shipped grammars of its own programs. Each file
+    `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
     directory is unreadable or contains no grammar. UsageError is also raised for more than `MOST`
     grammars, and for an invalid command name. Files are also refused if they exceed `LARGEST`
     bytes, are not regular, or are links out of the directory.
