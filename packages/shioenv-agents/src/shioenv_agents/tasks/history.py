@@ -192,7 +192,8 @@ def _repaired(random: Random) -> _Plan:
     rows = [
         "mkdir /tmp/tried",
         "good=$(for commit in $(git rev-list main); do "
-        'git archive "$commit" | tar -x -C /tmp/tried; make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done)',
+        'git archive "$commit" | tar -x -C /tmp/tried; '
+        'make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done)',
         *(f'git show "$good:{file}" > {file}' for file in files),
         "rm -r /tmp/tried",
     ]
