@@ -168,20 +168,20 @@ def _restored(random: Random) -> _Plan:
     mode, owner = random.choice(_MODES), random.choice(_OWNERS)
     if random.random() < 0.25:
         name = file = "docs/runbook.md"
-        words = LAST
-        find = "commit=$(git rev-list -n 1 HEAD -- docs/runbook.md)^"
+        words, found = LAST, "$(git rev-list -n 1 HEAD -- docs/runbook.md)^"
     else:
-        kind, commit, files = random.choice(_WANTED)
+        kind, found, files = random.choice(_WANTED)
         file = random.choice(files)
         name = f"{random.choice(('old', 'kept', 'review'))}/{file.rpartition('/')[2]}"
-        words = f"the {kind} `{commit}`"
-        find = f"commit=$(git rev-list -n 1 {commit})"
+        words = f"the {kind} `{found}`"
         if kind == "commit":
-            find = f"commit=$(git rev-list -n 1 --all --grep={quoted(commit, always=True)})"
+            found = f"$(git rev-list -n 1 --all --grep={quoted(found, always=True)})"
     rows = [
-        find, f"mkdir {name.partition('/')[0]}", f'git show "$commit:{file}" > {name}',
-        f"chmod {mode} {name}", f"chown {owner} {name}",
-    ]  # fmt: skip
+        f"mkdir {name.partition('/')[0]}",
+        f'git show "{found}:{file}" > {name}',
+        f"chmod {mode} {name}",
+        f"chown {owner} {name}",
+    ]
     return _Plan(rows, "restored", told=_committed(name, file, words))
 
 
@@ -191,11 +191,11 @@ def _repaired(random: Random) -> _Plan:
     files = sorted({"stock/prices.py", *harm})
     rows = [
         "mkdir /tmp/tried",
-        "good=$(for commit in $(git rev-list main); do "
+        "git rev-list main | while read -r commit; do "
         'git archive "$commit" | tar -x -C /tmp/tried; '
-        'make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done)',
-        *(f'git show "$good:{file}" > {file}' for file in files),
-        "rm -r /tmp/tried",
+        'make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done > /tmp/good',
+        *(f'git show "$(cat /tmp/good):{file}" > {file}' for file in files),
+        "rm -r /tmp/tried /tmp/good",
     ]
     told: dict[str, Content] = {}
     for file in files:
@@ -217,11 +217,11 @@ def _counted(random: Random) -> _Plan:
     label = {"max": "slowest", "min": "fastest", "add": "sum"}[most]
     what = {"max": "largest `ms`", "min": "smallest `ms`", "add": "sum of the `ms`"}[most]
     rows = [
-        "log=logs/requests.jsonl",
-        f"wanted=$(jq -c 'select(.{key} {operator} {value})' \"$log\")",
-        f'counts=$(jq -rs \'group_by(.{by})[] | "\\(.[0].{by}) \\(length)"\' <<< "$wanted")',
-        f"times=$(jq -s 'map(.ms) | {most}' <<< \"$wanted\")",
-        f'printf "%s\\n" "$counts" "{label} $times"',
+        f"jq -c 'select(.{key} {operator} {value})' logs/requests.jsonl > /tmp/wanted",
+        f"jq -rs 'group_by(.{by})[] | \"\\(.[0].{by}) \\(length)\"' /tmp/wanted > /tmp/counts",
+        f"jq -rs '\"{label} \\(map(.ms) | {most})\"' /tmp/wanted >> /tmp/counts",
+        "rm /tmp/wanted",
+        "cat /tmp/counts && rm /tmp/counts",
     ]
     output = (
         f"a line for each `{by}` of the requests in `logs/requests.jsonl` {words.format(value)}: "
