@@ -2,7 +2,7 @@
 
 They are drawn for the project in the home tree of `debian-12-dev`. Each solution has at least four
 lines, all of them necessary. A prompt names the content of a file by a commit in words, as "the tag
-`v1.0`"; `read_committed` finds that content in another way than the solutions do.
+`v1.0`". `read_committed` finds that content in another way than the solutions do.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def history_tasks(
 ) -> MadeTasks:
     """Make at most `count` distinct tasks, of each family in turn.
 
-    Each is proved as a composed task is: its solution passes, while doing nothing fails, and so
-    does the solution without any one of its lines. The result depends only on `seed` and the
+    Each is proved as a composed task is: its solution passes. Doing nothing fails, and so does the
+    solution without any one of its lines. The result depends only on `seed` and the
     system. `kept` is as for `make_tasks`. Errors: those of `find_system` and sandboxes.
     """
     built = find_system(system or SYSTEM)
