@@ -42,7 +42,7 @@ _READ: Final[Mapping[str, str]] = {
     r"the (?:tag|branch) `([\w./-]+)`": 'git cat-file blob "$1:$FILE"',
     r"the commit `(.+)`": (
         "git log --all --format='%H %s' | while read -r commit subject; do "
-        '[ "$subject" = "$1" ] && git cat-file blob "$commit:$FILE"; done'
+        'if [ "$subject" = "$1" ]; then git cat-file blob "$commit:$FILE"; fi; done'
     ),
     re.escape(LAST): (
         "git rev-list HEAD | while read -r commit; do "
