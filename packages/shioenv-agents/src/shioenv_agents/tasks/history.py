@@ -71,13 +71,13 @@ _WANTED: Final = (
 _HARM: Final = (
     ("stock/prices.py", "s/:02d/:2d/"),
     ("stock/report.py", "s/item.count [*] cents/cents/"),
-    ("stock/report.py", "s/sum(/max(/"),
+    ("stock/report.py", "s/in items)/in items[1:])/"),
     ("stock/items.py", "s/in json.load(file)/in json.load(file)[1:]/"),
     ("stock/items.py", "s/[*][*]row/**{**row, 'id': 1}/"),
-    ("data/items.json", 's/"4.35"/"4.85"/'),
+    ("data/items.json", 's/"4.35"/"14.35"/'),
     ("data/items.json", 's/"id": 3/"id": 30/'),
 )
-"""Edits that make tests fail: the file, and the program for `sed`."""
+"""Edits that make tests fail: the file, and the program for `sed`. Each changes the size."""
 
 _MODES: Final = ("400", "440", "600", "640", "664")
 _OWNERS: Final = ("alice", "bob", "ubuntu")
@@ -186,7 +186,11 @@ def _restored(random: Random) -> _Plan:
 
 
 def _repaired(random: Random) -> _Plan:
-    """Repair files of which tests fail: one since a commit, others since edits."""
+    """Repair files of which tests fail: one since a commit, others since edits.
+
+    One of them gets a mode and an owner, so that solutions of such tasks differ.
+    """
+    mode, owner = random.choice(_MODES), random.choice(_OWNERS)
     harm = dict(random.sample(_HARM, random.choice((0, 1, 2))))
     files = sorted({"stock/prices.py", *harm})
     rows = [
@@ -195,6 +199,8 @@ def _repaired(random: Random) -> _Plan:
         'git archive "$commit" | tar -x -C /tmp/tried; '
         'make -sC /tmp/tried test > /dev/null 2>&1 && echo "$commit" && break; done > /tmp/good',
         *(f'git show "$(cat /tmp/good):{file}" > {file}' for file in files),
+        f"chmod {mode} stock/prices.py",
+        f"chown {owner} stock/prices.py",
         "rm -r /tmp/tried /tmp/good",
     ]
     told: dict[str, Content] = {}
