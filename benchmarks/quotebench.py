@@ -100,7 +100,10 @@ def main() -> int:
         importlib.import_module(f"quotebench.{name}") for name in ("cli", "core", "harness")
     )
     tasks = cli._select()
-    solved, tried, passed, failed = [], 0, [], []
+    solved: list[str] = []
+    failed: list[str] = []
+    passed: list[str] = []
+    tried = 0
     limits = shioenv.Limits(wall_seconds=SECONDS, output_bytes=1 << 20)
     began = time.monotonic()
     with shioenv.open_sandbox(given.system, limits=limits) as machine:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 HISTORY = HERE / "project_history.toml"
@@ -80,7 +81,7 @@ class Repository:
             b"".join(f"{rows[n][0]} {n}\0".encode() + bytes.fromhex(rows[n][1]) for n in order),
         )
 
-    def commit(self, row: dict, authors: dict[str, str]) -> None:
+    def commit(self, row: dict[str, Any], authors: dict[str, str]) -> None:
         """Add a commit to its branch, and its tag."""
         branch, time = row["branch"], seconds(row["time"])
         start = row.get("from", branch)
@@ -147,7 +148,7 @@ def quoted(text: str) -> str:
     return f'"""\n{text}"""' if "\n" in text else f'"{text}"'
 
 
-def entries(history: dict) -> dict[str, tuple[str, str]]:
+def entries(history: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return time and content of each entry of the tree, by path."""
     made = Repository()
     for row in history["commits"]:
@@ -171,7 +172,8 @@ def entries(history: dict) -> dict[str, tuple[str, str]]:
     for path, text in history["not_committed"].items():
         add(path, EDITED, text)
     pack, index, number = made.pack()
-    git = {f"objects/pack/pack-{number}.pack": pack, f"objects/pack/pack-{number}.idx": index}
+    git: dict[str, str | bytes] = {}
+    git |= {f"objects/pack/pack-{number}.pack": pack, f"objects/pack/pack-{number}.idx": index}
     git |= {"index": made.index(), "HEAD": "ref: refs/heads/main\n", "config": CONFIG}
     git |= {f"refs/heads/{name}": f"{target}\n" for name, target in made.heads.items()}
     git |= {f"refs/tags/{name}": f"{target}\n" for name, target in made.tags.items()}
@@ -185,7 +187,7 @@ def entries(history: dict) -> dict[str, tuple[str, str]]:
     return found
 
 
-def tree_text(history: dict) -> str:
+def tree_text(history: dict[str, Any]) -> str:
     """Return the text of `tree.toml`."""
     lines = [
         "# A repository of Git, laid over the home tree. Made by project_repository.py in scripts",
