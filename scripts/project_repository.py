@@ -180,8 +180,8 @@ def entries(history: dict[str, Any]) -> dict[str, tuple[str, str]]:
     log = "\n".join([*made.log, ""])
     git |= {"logs/HEAD": log, "logs/refs/heads/main": log, "info/exclude": ""}
     git["description"] = "Unnamed repository; edit this file to name the repository.\n"
-    for path, content in git.items():
-        add(f".git/{path}", f"{LAST}T07:00:00Z", content)
+    for path, held in git.items():
+        add(f".git/{path}", f"{LAST}T07:00:00Z", held)
     for path in ("branches", "hooks", "objects/info"):
         add(f".git/{path}", START, directory=True)
     return found
