@@ -59,6 +59,16 @@ def system_with_git() -> str | None:
     return next((each.name for each in systems if "git" in each.programs), None)
 
 
+def _is_built(name: str) -> bool:
+    from shioenv.errors import ShioenvError
+    from shioenv.system.store import find_system
+
+    try:
+        return bool(find_system(name))
+    except ShioenvError:
+        return False
+
+
 def _harbor_lints() -> bool:
     """Whether Harbor is 0.25 or newer."""
     return _has_module("harbor") and _has_module("harbor.lint")
@@ -127,6 +137,10 @@ NEEDS = {
     "git in a system": Need(
         lambda: system_with_git() is not None,
         otherwise="a system of your own: docs/how-to/systems.md, with git in place of jq",
+    ),
+    "debian-12-dev": Need(
+        partial(_is_built, "debian-12-dev"),
+        otherwise="built in minutes: `shioenv system build debian-12-dev`",
     ),
     "zensical": Need(
         (SITE / "bin" / "zensical").exists, otherwise="the site's own environment: `make site`"

@@ -95,6 +95,7 @@ def derive_system(base: str | None, name: str, seed: int, directory: Path) -> Pa
                            (data["machine"], "processes")):  # fmt: skip
             table[key] = _changed(table[key], beneath)
         data["home"]["source"] = str(target.absolute())
+        data["home"].pop("added", None)  # only the first tree is derived
         text = tomli_w.dumps(data)
         parse_declaration(text, source=f"{name}.toml")
         for path, content in files.items():

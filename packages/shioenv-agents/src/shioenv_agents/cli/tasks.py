@@ -202,6 +202,36 @@ def compose(
     return shared.Printout(document, [line], indent=2)
 
 
+@shared.command(app, "shioenv tasks history --out history.jsonl --count 24")
+def history(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of tasks to write.")],
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of tasks.")] = 24,
+    seed: shared.Seed = 0,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make tasks in the Git repository of the system debian-12-dev.
+
+    They are of three families: restore files from the history, repair a project whose tests fail,
+    and count over a log. Each solution has at least four lines, and is proved as that of `compose`.
+    """
+    from shioenv.errors import TaskError
+    from shioenv.files.durable import refuse_existing
+    from shioenv_agents.tasks.history import history_tasks
+    from shioenv_agents.tasks.task import write_tasks
+
+    refuse_existing(out)
+    with counting("tasks") as report:
+        made = history_tasks(count, seed=seed, system=system, workers=workers, report=report)
+    if not made.tasks:
+        raise TaskError("no task could be proved", hint="use another --seed")
+    write_tasks(made.tasks, out)
+    document = {"file": str(out), "tasks": len(made.tasks), "refused": made.refused}
+    line = f"{out}: {printing.counted(len(made.tasks), 'task')}"
+    return shared.Printout(document, [line], indent=2)
+
+
 @shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --runs 20")
 def certify(
     file: Annotated[

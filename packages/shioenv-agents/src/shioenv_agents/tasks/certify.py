@@ -41,6 +41,7 @@ from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
 from shioenv_agents.tasks.determined import leaks, lines_of, unstated_facts
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
+from shioenv_agents.tasks.history import read_committed
 from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv_agents.tasks.terminal import Terminal, for_rows
@@ -120,7 +121,8 @@ class Trial:
             return self.machine.read(posixpath.normpath(path))
 
         instant = self.machine.system.declaration.instant
-        return unstated_facts(self.task, self._before.document, read, instant)
+        committed = partial(read_committed, self.machine, self.task.cwd)
+        return unstated_facts(self.task, self._before.document, read, instant, committed)
 
     def altered(self) -> list[str]:
         """Return the task's files that differ from the exported ones."""

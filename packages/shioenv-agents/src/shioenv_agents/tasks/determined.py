@@ -50,11 +50,16 @@ Read = Callable[[str], bytes | None]
 
 
 def unstated_facts(
-    task: Task, before: Mapping[str, Any], read: Read, instant: datetime
+    task: Task,
+    before: Mapping[str, Any],
+    read: Read,
+    instant: datetime,
+    read_committed: Callable[[str, str], bytes | None] = lambda file, commit: None,
 ) -> Iterator[str]:
     """Yield facts that the prompt neither states nor implies, in the form of `Verdict.missing`.
 
     `before` is the context at the task's start, and `instant` the system's present.
+    `read_committed` returns a file's content in a commit, which is given in words.
     """
     if not is_worded(task.prompt):
         yield OTHER_WORDING
@@ -69,7 +74,7 @@ def unstated_facts(
         if not told:
             yield fact.place
     for name, digest in task.goal.digests.items():
-        if name not in task.goal.moved and not _holds(task, name, digest, read):
+        if name not in task.goal.moved and not _holds(task, name, digest, read, read_committed):
             yield f"content of {name}"
     if task.goal.output is not None:
         asked = re.search(
@@ -160,7 +165,13 @@ def _occurs(value: object, text: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(str(value))}(?!\w)", text) is not None
 
 
-def _holds(task: Task, name: str, digest: str, read: Read) -> bool:
+def _holds(
+    task: Task,
+    name: str,
+    digest: str,
+    read: Read,
+    read_committed: Callable[[str, str], bytes | None],
+) -> bool:
     """Whether the prompt gives the content of a file, so that it could be written."""
     file = re.escape(f"`{file_word(name)}`")
     sizes = rf"^- (?:{file} is a regular file: .*, size|the size of {file} is) (\d+) bytes?\b"
@@ -178,6 +189,8 @@ def _holds(task: Task, name: str, digest: str, read: Read) -> bool:
             contents.append(read(name_text(os.fsencode(unquoted(match[1])))))
         elif match := re.fullmatch(r"contains only the first (\d+) bytes? of its .*", said):
             contents.append(old[: int(match[1])])
+        elif match := re.fullmatch(r"has the content that `(.+?)` has in (.+)", said):
+            contents.append(read_committed(unquoted(match[1]), match[2]))
         elif said == "contains its original content, followed by null bytes":
             contents.append(old.ljust(size, b"\0"))
         elif said == "contains only null bytes":

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -370,17 +371,19 @@ def prompt_of(
     before: Context,
     output: str | None = None,
     kind: str | None = None,
+    told: Mapping[str, Content] = MappingProxyType({}),
 ) -> str | None:
     """Return the prompt of a task; None if the goal cannot be described.
 
     The terminal has reached the goal, and began in the context `before`. `output` is the request
-    for an output in words. `kind` is the sentence for the kind of work (None: `family`).
+    for an output in words. `kind` is the sentence for the kind of work (None: `family`). `told` has
+    descriptions of contents, by the file's name, in place of those made here.
     """
     instant = terminal.machine.system.declaration.instant
     goal = draft.goal
     held = contents(terminal, goal.digests)
     described = {
-        name: _content(draft, terminal, name, held.get(name))
+        name: told.get(name) or _content(draft, terminal, name, held.get(name))
         for name in goal.digests
         if name not in goal.moved
     }

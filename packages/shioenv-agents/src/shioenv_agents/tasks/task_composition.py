@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +42,7 @@ from shioenv_agents.tasks.make import (
     proved_with_part,
     sandbox_of,
 )
-from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, gives_away
+from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, Content, gives_away, shows_output
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 from shioenv_agents.tasks.terminal import Terminal
 from shioenv_agents.tasks.variants import changing, octal
@@ -139,7 +140,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
             found = "one of its lines is a text of several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
+        found = proved_rows(machine, first, (), rows, commands, kind=SEVERAL)
         if isinstance(found, Task):
             return found
     return found
@@ -165,7 +166,7 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
         return "undoing it takes too many lines"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     typed = [task.solution for task in harms]
-    return _made(machine, harms[0], typed, needed, commands, kind=UNDONE)
+    return proved_rows(machine, harms[0], typed, needed, commands, kind=UNDONE)
 
 
 def _harms(task: Task) -> bool:
@@ -188,7 +189,7 @@ def _taken_up(task: Task, new: list[str], random: Random, machine: SandboxRunner
     return task.solution.replace(random.choice(old), quoted(random.choice(new)))
 
 
-def _made(
+def proved_rows(
     machine: SandboxRunner,
     base: Task,
     history: Sequence[str],
@@ -196,10 +197,13 @@ def _made(
     commands: list[str],
     *,
     kind: str,
+    told: Mapping[str, Content] = MappingProxyType({}),
+    output: str | None = None,
 ) -> Task | str:
     """Return the proved task that these rows solve, or the reason why there is none.
 
-    `base` provides the start state and the system.
+    `base` provides the start state and the system. `told` has descriptions of files' contents, by
+    name, and `output` is the request for the last row's output in words (None: any output).
     """
     if not rows:
         return "there is nothing to undo"
@@ -209,18 +213,19 @@ def _made(
     behavior = terminal.run(solution)
     if behavior.exit_code or behavior.timed_out or behavior.patch_truncated or behavior.limits_hit:
         return "its lines fail"
+    goal = goal_of(terminal, behavior.patch, terminal.done().content_digests, before)
     draft = replace(
         base,
         history=list(history),
-        goal=goal_of(terminal, behavior.patch, terminal.done().content_digests, before),
+        goal=goal if output is None else replace(goal, output=behavior.text),
         solution=solution,
         commands=commands,
         certificate=None,
     )
-    prompt = prompt_of(draft, terminal, before, kind=kind)
+    prompt = prompt_of(draft, terminal, before, output, kind, told)
     if prompt is None:
         return UNTELLABLE
-    if gives_away(prompt, solution, rows):
+    if gives_away(prompt, solution, rows) or shows_output(prompt, draft.goal):
         return GIVEN_AWAY
     read = read_arguments(solution if len(rows) == 1 else rows[-1], machine.system).input
     arguments = [read_arguments(row, machine.system).input.n_arguments for row in rows]

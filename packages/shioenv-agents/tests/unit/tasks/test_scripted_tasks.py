@@ -502,7 +502,7 @@ def test_what_a_line_did_is_undone(harm: str, rows: list[str] | None) -> None:
 
 def test_lines_that_are_not_all_needed_make_no_task() -> None:
     base = task("chmod 600 a")
-    found = task_composition._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
+    found = task_composition.proved_rows(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
     assert found == make.REDUCED
 
 

@@ -27,6 +27,9 @@ from shioenv.grammar.validation import check
 
 COMMANDS = Path(__file__).parent / "commands"
 
+OF_SYSTEMS = Path(__file__).parent.parent / "systems" / "grammars"
+"""The directory with a directory of grammars for each system that has programs of its own."""
+
 PAPER: Final = (
     *("arch", "basename", "cat", "cd", "chgrp", "chmod", "chown", "comm", "cp", "cpio", "curl"),
     *("cut", "date", "dd", "df", "dir", "dirname", "dmesg", "du", "echo", "env", "ethtool"),
@@ -247,7 +250,8 @@ class OwnGrammars:
 def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
-    Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
+    The name of a system stands for the shipped grammars of its own programs. Each file
+    `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
     directory is unreadable or contains no grammar. UsageError is also raised for more than `MOST`
     grammars, and for an invalid command name. Files are also refused if they exceed `LARGEST`
     bytes, are not regular, or are links out of the directory.
@@ -256,6 +260,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     if not chosen:
         return None
     place = Path(chosen)
+    if place.name == str(chosen) and not place.exists() and (OF_SYSTEMS / place).is_dir():
+        place = OF_SYSTEMS / place
     try:
         files = sorted(place.glob("*.grammar")) if place.is_dir() else [*place.iterdir()]
     except OSError as error:
@@ -280,6 +286,11 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
         content = read_grammar_file(file)
         digest.update(f"{file.stem}\0{len(content)}\0".encode() + content)
     return OwnGrammars(place, tuple(file.stem for file in files), digest.hexdigest())
+
+
+def grammars_of_system(name: str) -> OwnGrammars | None:
+    """Return the shipped grammars of a system's own programs; None if it has no such programs."""
+    return own_grammars(OF_SYSTEMS / name) if (OF_SYSTEMS / name).is_dir() else None
 
 
 def read_grammar_file(file: Path) -> bytes:

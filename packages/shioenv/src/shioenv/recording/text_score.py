@@ -9,7 +9,12 @@ from shioenv.bash.words import without_assignments
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammars
+from shioenv.grammar.library import (
+    OwnGrammars,
+    grammars_of_system,
+    load_grammars,
+    names_of_grammars,
+)
 from shioenv.grammar.parse import InputParser, command_place
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -52,6 +57,7 @@ def read_arguments(
     argument. Never fails: a line that bash will refuse is an input too.
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+|[\[:]", text)}
+    own = own or (grammars_of_system(system.name) if system else None)
     known = names_of_grammars(own=own)
     names = [name for name in known if name in words or name.split("-")[0] in words]
     versions = system.versions if system else None

@@ -21,6 +21,7 @@ from shioenv.grammar.library import (
     OwnGrammars,
     check_known,
     chosen_grammars,
+    grammars_of_system,
     load_grammars,
     names_of_grammars,
     own_grammars,
@@ -63,8 +64,9 @@ def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar
     """Load shipped and user-supplied grammars and bind them in the system's start directory.
 
     The first start directory of the built system is used. A grammar that allows no input there
-    stays unbound.
+    stays unbound. Without `own`, grammars of the system's own programs are added.
     """
+    own = own or grammars_of_system(system.name)
     values = system_catalogue(system, system.declaration.session.start_directories[0])
     loaded = load_grammars(versions=system.versions, own=own)
     grammars = {grammar.name: grammar for grammar in loaded}

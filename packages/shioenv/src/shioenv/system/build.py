@@ -19,13 +19,14 @@ import hashlib
 import inspect
 import json
 import os
+import posixpath
 import shutil
 import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from subprocess import DEVNULL
@@ -93,8 +94,9 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
         else:
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
-    for path, content in home.HomeTree(declaration.home.source).used():
-        digest.update(path.encode() + b"\0" + content)
+    for source in (declaration.home.source, *declaration.home.added):
+        for path, content in home.HomeTree(source).used():
+            digest.update(path.encode() + b"\0" + content)
     add(systems_directory().joinpath("web"))
     add(templates.templates_directory())
     add(systems_directory().joinpath("host_keys"))
@@ -103,6 +105,24 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
         digest.update(inspect.getsource(module).encode())
     digest.update(native.answers_code() + native.processor_code())
     return digest.hexdigest()
+
+
+def load_trees(declaration: SystemDeclaration) -> tuple[home_files.HomeEntry, ...]:
+    """Load the home tree with the trees added to it, sorted by path, the top directory first.
+
+    Raises SystemDeclarationError, which lists the faults of a tree. An entry beneath another tree's
+    file is a fault.
+    """
+    found: dict[str, home_files.HomeEntry] = {}
+    for source in (declaration.home.source, *declaration.home.added):
+        part = replace(declaration, home=replace(declaration.home, source=source))
+        found |= {entry.path: entry for entry in home.load_home(part)}
+    for path in found:
+        above = found[posixpath.dirname(path) or "."]
+        if above.kind != "directory":
+            problem = f"$.entries: {path!r} is beneath {above.path!r}, which is no directory"
+            raise home.HomeTree(declaration.home.added[-1]).error([problem])
+    return tuple(found[path] for path in sorted(found, key=lambda path: (path != ".", path)))
 
 
 @contextmanager

@@ -165,6 +165,8 @@ class Home:
     """The directory with `tree.toml` and `files/`: its name in `shioenv/systems/`, or its absolute
     path.
     """
+    added: tuple[HomeSource, ...] = ()
+    """Further trees laid over the first, in this order; an entry replaces one of the same path."""
     target: OwnDirectory
     """Absolute path of the tree in the system."""
     owner: AccountName

@@ -25,7 +25,6 @@ from shioenv.system.declare import (
     read_text,
 )
 from shioenv.system.exporting import exported, install_exported
-from shioenv.system.home import load_home
 from shioenv.system.oci import (
     MOST_BYTES,
     Image,
@@ -217,7 +216,7 @@ def _build_from_foreign(
 ) -> LeftOut:
     """Build a system from a tarball or an image, with the profile's machine and accounts."""
     base = load_declaration(profile)
-    tree = load_home(base)
+    tree = building.load_trees(base)
     if found:
         plain = _flatten(layout, found, scratch, report)
         origin = f"imported from an image, {found.digest}"

@@ -28,7 +28,6 @@ from shioenv.system.declare import (
     read_text,
     systems_directory,
 )
-from shioenv.system.home import load_home
 from shioenv.system.packages import Lock, format_lock, lock_text, parse_lock
 from shioenv.system.store import build_system, find_system
 
@@ -66,7 +65,7 @@ def lock_system(
             digest = building.build(
                 declaration,
                 read_text(name),
-                tree=load_home(declaration),
+                tree=building.load_trees(declaration),
                 cache=cache,
                 base=Packages(lock),
                 report=report,

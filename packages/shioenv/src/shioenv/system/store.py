@@ -37,7 +37,6 @@ from shioenv.system.declare import (
     parse_declaration,
     read_text,
 )
-from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.packages import lock_text, parse_lock
 from shioenv.system.values import SystemName, checked
@@ -439,7 +438,7 @@ def build_system(
     if called is not None:
         _check_name(called, other=unlocked or rootfs_tar is not None)
         declaration = replace(declaration, name=called)
-    tree = load_home(declaration)  # report a faulty tree before the lock and the downloads
+    tree = building.load_trees(declaration)  # a faulty tree is reported before downloads
     cache = cache_directory()
     shipped = declaration.name in declared_names()
     locked = None if unlocked else lock_text(declaration.name if shipped else name)

@@ -12,7 +12,10 @@ from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import (
     LARGEST,
     MOST,
+    OF_SYSTEMS,
     VARIABLE,
+    checked_grammar,
+    grammars_of_system,
     load_grammars,
     names_of_grammars,
     own_grammars,
@@ -183,3 +186,22 @@ def test_an_unknown_command_is_told_how_it_gets_a_grammar(tmp_path: Path) -> Non
     assert "shioenv grammar draft zzyzx > DIR/zzyzx.grammar" in str(caught.value)
     with pytest.raises(UnknownGrammarError, match="did you mean say"):
         load_grammars(["sayy"], own=own_grammars(tmp_path / "mine"))
+
+
+def test_a_systems_own_grammars_are_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = own_grammars("debian-12-dev")
+    assert own == grammars_of_system("debian-12-dev")
+    assert own is not None
+    assert len(own.names) == 25
+    assert not {*own.names} & {*names_of_grammars()}  # sets of other systems are as before
+    assert grammars_of_system("debian-12") is None
+    monkeypatch.setenv("SHIOENV_GRAMMARS", "debian-12-dev")
+    assert own_grammars() == own
+
+
+def test_the_grammars_of_systems_have_no_faults() -> None:
+    for place in OF_SYSTEMS.iterdir():
+        own = grammars_of_system(place.name)
+        assert own is not None
+        for name in own.names:
+            checked_grammar(name, None, place)

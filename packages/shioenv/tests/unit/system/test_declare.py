@@ -20,9 +20,9 @@ def edited(old: str, new: str) -> str:
     return text.replace(old, new, 1)
 
 
-def test_both_shipped_systems_parse_and_show_the_papers_machine() -> None:
-    assert declared_names() == ("debian-12", "ubuntu-24.04")
-    for name in declared_names():
+def test_the_shipped_systems_parse_and_two_show_the_papers_machine() -> None:
+    assert declared_names() == ("debian-12", "debian-12-dev", "ubuntu-24.04")
+    for name in ("debian-12", "ubuntu-24.04"):
         machine = load_declaration(name).machine
         assert machine.hostname == "ubuntu"
         assert machine.cpu.count == 1
@@ -47,6 +47,21 @@ def test_the_ubuntu_declaration_differs_only_in_what_ubuntu_is() -> None:
         ),
     )
     assert same == debian
+
+
+def test_the_development_machine_is_debian_with_more() -> None:
+    debian, dev = load_declaration("debian-12"), load_declaration("debian-12-dev")
+    assert {*debian.distribution.packages} - {*dev.distribution.packages} == {"vim-tiny"}
+    assert dev.home == replace(debian.home, added=("project",))
+    assert dev.start_directory == debian.start_directory
+    same = replace(
+        dev.machine,
+        memory=debian.machine.memory,
+        disk=debian.machine.disk,
+        disks=debian.machine.disks,
+        kernel=replace(dev.machine.kernel, log=debian.machine.kernel.log),
+    )
+    assert same == debian.machine
 
 
 def test_the_default_is_debian() -> None:

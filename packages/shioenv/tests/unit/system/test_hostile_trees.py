@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tomli_w
 
 from shioenv.errors import SystemDeclarationError
-from shioenv.system.build import fingerprint
+from shioenv.system.build import fingerprint, load_trees
 from shioenv.system.declare import LARGEST_FILE, SystemDeclaration, parse_declaration, read_text
 from shioenv.system.home import load_home
 
@@ -261,3 +262,28 @@ def test_archives_in_archives_have_a_bound_and_no_depth_is_too_much(tree: Path) 
         load_home(theirs(tree, "\n".join(compressed)))
     with pytest.raises(SystemDeclarationError, match="at most 10000 entries"):
         load_home(theirs(tree, "\n".join(f'b{n} = {{ text = "", {TIME} }}' for n in range(10_001))))
+
+
+def test_added_trees_are_laid_over_the_first(tmp_path: Path, tree: Path) -> None:
+    added = tmp_path / "added"
+    added.mkdir()
+    (added / "tree.toml").write_text(f'{TOP}a = {{ text = "new", {TIME} }}\n')
+    declaration = theirs(tree, f'a = {{ text = "old", {TIME} }}\nb = {{ text = "", {TIME} }}\n')
+    both = replace(declaration, home=replace(declaration.home, added=(str(added),)))
+    found = {entry.path: entry.data for entry in load_trees(both)}
+    assert found == {".": b"", "a": b"new", "b": b""}
+    assert load_trees(declaration) == load_home(declaration)
+    assert fingerprint(both, "") != fingerprint(declaration, "")
+
+
+def test_a_file_cannot_be_laid_over_a_directory_that_is_not_empty(
+    tmp_path: Path, tree: Path
+) -> None:
+    added = tmp_path / "added"
+    added.mkdir()
+    (added / "tree.toml").write_text(f'{TOP}d = {{ text = "", {TIME} }}\n')
+    inside = f"'d/a' = {{ text = '', {TIME} }}\n"
+    declaration = theirs(tree, f"d = {{ kind = 'directory', {TIME} }}\n{inside}")
+    both = replace(declaration, home=replace(declaration.home, added=(str(added),)))
+    with pytest.raises(SystemDeclarationError, match=r"'d/a' is beneath 'd', which"):
+        load_trees(both)
