@@ -263,8 +263,8 @@ def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, r
     [
         (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 2),
         (("mkdir d", "mv d e; mv data moved; ln README.md e/l", "ls nowhere -a", "rm -r e"), 0),
-        (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 1),
-        (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 9),
+        (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 0),
+        (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 6),
         (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
         (("wget -qO- http://10.20.30.1/notes.txt | wc -l", "ls -a", "ip -s link", "pwd"), 6),
     ],
