@@ -8,14 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.recording.passes import JointRuns, SessionPasses
 from shioenv.recording.session import SessionRecorder
+from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
+from shioenv.system.store import System
 
 HOME = "/home/ubuntu"
 
@@ -261,11 +263,15 @@ def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, r
 @pytest.mark.parametrize(
     ("rows", "repeated"),
     [
-        (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 2),
+        (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 0),
         (("mkdir d", "mv d e; mv data moved; ln README.md e/l", "ls nowhere -a", "rm -r e"), 0),
         (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 0),
         (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 6),
         (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
+        (("x=1; touch f", "exit 3", "echo never", "ls -a"), 0),
+        (("touch a", "set -e; echo in", "ls -a nowhere", "echo never"), 0),
+        (("true", "sleep 30 & exec ls -a .", "echo never", "ls x"), 0),
+        (("ps -e -o comm=", "exit 4", "ls a"), 6),
         (("wget -qO- http://10.20.30.1/notes.txt | wc -l", "ls -a", "ip -s link", "pwd"), 6),
     ],
 )  # fmt: skip
@@ -290,3 +296,21 @@ def test_joint_inputs_of_an_episode_do_what_repetition_gives(
     runs.close()
     assert len(alone) >= repeated
     assert bool(alone) == bool(repeated)
+
+
+def test_no_row_after_one_that_takes_all_the_time_runs(system: System) -> None:
+    """Each pass waits for the row once, and the time of the rows before counts."""
+    rows = ("sleep .1; touch a", "echo in; sleep 60; echo never", "ls -a", "wc -c a")
+    with open_sandbox(system, Limits(wall_seconds=0.3)) as runner:
+        runs = JointRuns(runner, rows, partial(runner.open_session, cwd=HOME))
+        state = State(cwd=HOME)
+        whole = runs.execute("\n".join(rows), state)
+        assert whole == runner.execute("\n".join(rows), state)
+        assert whole.timed_out
+        before = runner.seconds
+        for number, text in ((2, rows[2]), (2, "ls"), (3, "wc")):
+            assert runs.execute("\n".join((*rows[:number], text)), state) == whole
+        assert runner.seconds == before
+        last = "\n".join(rows[:2])
+        assert runs.execute(last, state) == runner.execute(last, state)
+        runs.close()

@@ -30,19 +30,18 @@ def _word(words: str) -> str:
     return rf"(?<![-.\w])(?:{words})(?![-.\w])"
 
 
+_SET_ALONE = r"(?<![-.\w])set\s*(?:$|[|;&>)])"
+_LISTS = _word("ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall|declare|typeset")
+
 _SHOWS_SHELL: Final = re.compile(
-    rf"proc\b|{_word('ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall')}"
-    rf"|{_word('set|declare|typeset|compgen|env|printenv|export')}"
+    rf"proc\b|{_LISTS}|{_SET_ALONE}|{_word('compgen|env|printenv|export')}"
     r"|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
 )
 """Words of rows that may show the IDs or environment of their shell's processes. A resident shell
 (which stays open for further rows) differs in these from `bash -c`, which replaces itself by its
 last command. Such rows run as the last row of a copy of their shell."""
 
-_SHOWS_TEXT: Final = re.compile(
-    rf"proc\b|{_word('ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall|set|declare|typeset')}"
-    r"|BASH_"
-)
+_SHOWS_TEXT: Final = re.compile(rf"proc\b|{_LISTS}|{_SET_ALONE}|BASH_")
 """Words of rows that may show their shell's input. If an input is all rows together, that of a
 resident shell lacks the later rows."""
 
@@ -80,6 +79,10 @@ LEAVES_MORE: Final = "an earlier row left more than files and the shell's state"
 SHOWS_NUMBERS: Final = "it shows numbers of files"
 DRAWS: Final = "an earlier row used random numbers"
 LIMITED: Final = "it may reach a limit of all rows together"
+
+
+_LEAST_SECONDS: Final = 0.01
+"""Wall time of an input after rows that took all of it."""
 
 
 class SessionMachine:
@@ -121,6 +124,8 @@ class SessionMachine:
         self._trafficked: set[int] = set()
         self._at = 0  # the row before which the shell waits; -1: it does not wait
         self._outputs: list[bytes] = []  # of the rows in `passed`
+        self._began: list[float] = []  # seconds of the rows before each of these
+        self._over: int | None = None  # the row that ended the shell of a joint input
         self._seconds, self._spent = 0.0, 0.0
 
     def close(self) -> None:
@@ -144,10 +149,20 @@ class SessionMachine:
 
         The row must have run like the last row of an input.
         """
+        if self._over is not None and number > self._over:
+            return self._at_end(self._over)
         if number >= len(self.passed) or self._is_shown(number):
             return None
-        shows = _SHOWS_SHELL.search(self._rows[number]) and not self._is_last(number)
-        return None if shows else self.passed[number]
+        behavior = self.passed[number]
+        if self._is_last(number) or (
+            behavior.shell_state_known and not _SHOWS_SHELL.search(self._rows[number])
+        ):
+            return behavior
+        return None
+
+    def _at_end(self, over: int) -> Behavior | None:
+        """Return the joint behavior of an input whose shell a row ended, and no later row ran."""
+        return None if self._is_shown(over + 1) else self.passed[over]
 
     def _is_shown(self, number: int) -> bool:
         """Whether a row before this one shows the text of all rows, if behaviors are joint."""
@@ -167,6 +182,8 @@ class SessionMachine:
         None means that the history has to be repeated; `why` has the reason.
         """
         history = self._rows[:number]
+        if self._over is not None and number > self._over:
+            return self._at_end(self._over)
         if (node := self._node(number)) is None:
             return None
         refusals = (
@@ -183,8 +200,8 @@ class SessionMachine:
             self._no(number, LIMITED)
             return None
         line, self._at = self._above(number) + text, -1
-        how: dict[str, Any] = {"separate": separate, "order": order, "wall_seconds": wall_seconds}
-        how["joint"] = self._joint
+        how: dict[str, Any] = {"separate": separate, "order": order, "joint": self._joint}
+        how["wall_seconds"] = self._left(number, wall_seconds)
         behavior = self._do(lambda: self._lines.run_from(node, line, last=True, **how))
         if behavior is None:
             self._no(number, self._ended or LEAVES_MORE)
@@ -194,6 +211,13 @@ class SessionMachine:
             self._no(number, LIMITED)
             return None
         return self._joined(number, behavior)
+
+    def _left(self, number: int, seconds: float | None) -> float | None:
+        """Return the wall time of an input after so many rows, if the limit is that of all."""
+        if not (self._joint and number):
+            return seconds
+        before = self._began[number] if number < len(self._began) else self._seconds
+        return max((seconds or self._limits.wall_seconds) - before, _LEAST_SECONDS)
 
     def _is_too_long(self, number: int, behavior: Behavior) -> bool:
         """Whether the output after so many rows exceeds the limit, together with theirs."""
@@ -244,6 +268,8 @@ class SessionMachine:
         """Run the first rows that did not run yet; return whether they ran."""
         while len(self.passed) < count:
             number = len(self.passed)
+            if self._over is not None:
+                return False
             if self._ended is not None:
                 self.why.setdefault(count, self._ended)
                 self.why.setdefault(number, self._ended)
@@ -267,7 +293,8 @@ class SessionMachine:
             return None
         last = self._is_last(number)
         how: dict[str, Any] = {"separate": self._separate, "order": self._order, "last": last}
-        how["joint"] = self._joint
+        self._began.append(self._seconds)
+        how |= {"joint": self._joint, "wall_seconds": self._left(number, None)}
         text, spent = self._above(number) + row, self._spent
         if self._at == number:
             behavior = self._do(lambda: self._lines.run(text, **how))
@@ -283,9 +310,11 @@ class SessionMachine:
         execution = self._lines.newest
         if execution is None or self._is_too_long(number, behavior) or shows_a_kill(execution):
             return None
-        if not last and (
+        if self._joint and self._lines.ended and not last and not execution.outlived:
+            self._over = number
+        elif not last and (
             not behavior.shell_state_known
-            or self._seconds > limits.wall_seconds / 2
+            or (self._seconds > limits.wall_seconds / 2 and not self._joint)
             or _leaves_more(execution, behavior)
         ):
             return None
