@@ -16,6 +16,7 @@ from typing import Any, Final
 from shioenv.bash.complete import ScriptReader
 from shioenv.behavior.line_behaviors import Lines
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Order
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import LONGEST_INPUT, Execution, Limits
@@ -31,17 +32,17 @@ def _word(words: str) -> str:
 
 
 _SET_ALONE = r"(?<![-.\w])set\s*(?:$|[|;&>)])"
-_LISTS = _word("ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall|declare|typeset")
+_LISTS = "ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|killall|declare|typeset"
 
 _SHOWS_SHELL: Final = re.compile(
-    rf"proc\b|{_LISTS}|{_SET_ALONE}|{_word('compgen|env|printenv|export')}"
+    rf"proc\b|{_word(_LISTS)}|{_SET_ALONE}|{_word('w|compgen|env|printenv|export')}"
     r"|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
 )
 """Words of rows that may show the IDs or environment of their shell's processes. A resident shell
 (which stays open for further rows) differs in these from `bash -c`, which replaces itself by its
 last command. Such rows run as the last row of a copy of their shell."""
 
-_SHOWS_TEXT: Final = re.compile(rf"proc\b|{_LISTS}|{_SET_ALONE}|BASH_")
+_SHOWS_TEXT: Final = re.compile(rf"proc\b|{_word(_LISTS)}|{_SET_ALONE}|BASH_")
 """Words of rows that may show their shell's input. If an input is all rows together, that of a
 resident shell lacks the later rows."""
 
@@ -125,7 +126,9 @@ class SessionMachine:
         self._at = 0  # the row before which the shell waits; -1: it does not wait
         self._outputs: list[bytes] = []  # of the rows in `passed`
         self._began: list[float] = []  # seconds of the rows before each of these
-        self._over: int | None = None  # the row that ended the shell of a joint input
+        self._over: int | None = None  # the row that ended the shell, after which none runs
+        self._after_end = Behavior(0, b"")  # of each later row
+        self._is_copy = False
         self._seconds, self._spent = 0.0, 0.0
 
     def close(self) -> None:
@@ -134,6 +137,8 @@ class SessionMachine:
 
     def row(self, number: int) -> Behavior | None:
         """Return the behavior of a row, None if the history has to be repeated."""
+        if self._is_after_end(number):
+            return self._at_end()
         if _SHOWS_SHELL.search(self._rows[number]) and not self._is_last(number):
             return self.run(number, self._rows[number], separate=self._separate, order=self._order)
         if not self._run_rows(number + 1) or self._is_shown(number):
@@ -149,8 +154,8 @@ class SessionMachine:
 
         The row must have run like the last row of an input.
         """
-        if self._over is not None and number > self._over:
-            return self._at_end(self._over)
+        if self._is_after_end(number):
+            return self._at_end()
         if number >= len(self.passed) or self._is_shown(number):
             return None
         behavior = self.passed[number]
@@ -160,9 +165,16 @@ class SessionMachine:
             return behavior
         return None
 
-    def _at_end(self, over: int) -> Behavior | None:
-        """Return the joint behavior of an input whose shell a row ended, and no later row ran."""
-        return None if self._is_shown(over + 1) else self.passed[over]
+    def _is_after_end(self, number: int) -> bool:
+        """Whether a row before this one ended the shell."""
+        if number not in self._nodes and number not in self.why:
+            self._run_rows(number)
+        return self._over is not None and number > self._over
+
+    def _at_end(self) -> Behavior | None:
+        """Return the behavior of every row after the one that ended the shell."""
+        assert self._over is not None
+        return None if self._is_shown(self._over + 1) else self._after_end
 
     def _is_shown(self, number: int) -> bool:
         """Whether a row before this one shows the text of all rows, if behaviors are joint."""
@@ -182,8 +194,8 @@ class SessionMachine:
         None means that the history has to be repeated; `why` has the reason.
         """
         history = self._rows[:number]
-        if self._over is not None and number > self._over:
-            return self._at_end(self._over)
+        if self._is_after_end(number):
+            return self._at_end()
         if (node := self._node(number)) is None:
             return None
         refusals = (
@@ -268,8 +280,6 @@ class SessionMachine:
         """Run the first rows that did not run yet; return whether they ran."""
         while len(self.passed) < count:
             number = len(self.passed)
-            if self._over is not None:
-                return False
             if self._ended is not None:
                 self.why.setdefault(count, self._ended)
                 self.why.setdefault(number, self._ended)
@@ -289,8 +299,9 @@ class SessionMachine:
         row, limits = self._rows[number], self._limits
         if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
             return None
-        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # in a copy the network is new
-            return None
+        self._is_copy = self._is_copy or self._at != number
+        if self._is_copy and self._trafficked and _SHOWS_TRAFFIC.search(row):
+            return None  # in a copy the network is new
         last = self._is_last(number)
         how: dict[str, Any] = {"separate": self._separate, "order": self._order, "last": last}
         self._began.append(self._seconds)
@@ -310,9 +321,9 @@ class SessionMachine:
         execution = self._lines.newest
         if execution is None or self._is_too_long(number, behavior) or shows_a_kill(execution):
             return None
-        if self._joint and self._lines.ended and not last and not execution.outlived:
-            self._over = number
-        elif not last and (
+        if self._lines.ended and not last and not execution.outlived:
+            self._over, self._after_end = number, self._ending(number, behavior)
+        if not (last or (self._joint and self._over is not None)) and (
             not behavior.shell_state_known
             or (self._seconds > limits.wall_seconds / 2 and not self._joint)
             or _leaves_more(execution, behavior)
@@ -321,6 +332,15 @@ class SessionMachine:
         if self._lines.ended:
             self._ended = LEAVES_MORE
         return behavior
+
+    def _ending(self, number: int, behavior: Behavior) -> Behavior:
+        """Return the behavior of rows after this one, which ended the shell."""
+        if self._joint:
+            return self._joined(number, behavior)
+        nothing = b"" if self._separate else None
+        channels: dict[str, Any] = {"stdout": nothing, "stderr": nothing}
+        whole, nowhere = self._lines.whole(), ContextPatch(())
+        return replace(whole, output=b"", patch=nowhere, content_digests={}, **channels)
 
     def _do(self, run: Callable[[], Behavior]) -> Behavior | None:
         """Return the behavior of a run, None if its machine is gone."""
