@@ -209,6 +209,21 @@ def test_records_of_drawn_sessions_are_those_of_repetition(
     assert compared > 16
 
 
+@pytest.mark.parametrize("forks", [False, True])
+def test_rows_after_one_that_fills_the_output_are_recorded_as_by_repetition(
+    observer: SandboxRunner, forks: bool
+) -> None:
+    rows = ("head -c 65536 /dev/zero", "touch f; ls nowhere")
+    opens = partial(observer.open_session, cwd=HOME)
+    passes = SessionPasses(observer, rows, opens, forks=forks)
+    state = State(cwd=HOME, history=rows[:1])
+    for how in ({}, {"separate": True}):
+        mine, theirs = (one.execute(rows[1], state, **how) for one in (passes, observer))
+        assert mine == theirs
+    assert passes.repeated == {1: "it may reach a limit of all rows together"}
+    passes.close()
+
+
 def test_rows_after_one_that_never_does_the_same_are_volatile(observer: SandboxRunner) -> None:
     rows = ("true", "echo $RANDOM$RANDOM", "echo after")
     passes = SessionPasses(observer, rows, partial(observer.open_session, cwd=HOME))

@@ -319,7 +319,10 @@ class SessionMachine:
         self._seconds += self._spent - spent
         self._at = -1 if self._lines.ended else number + 1
         execution = self._lines.newest
-        if execution is None or self._is_too_long(number, behavior) or shows_a_kill(execution):
+        if self._is_too_long(number, behavior):
+            self._ended = LIMITED
+            return None
+        if execution is None or shows_a_kill(execution):
             return None
         if self._lines.ended and not last and not execution.outlived:
             self._over, self._after_end = number, self._ending(number, behavior)
