@@ -71,7 +71,6 @@ pid_t start_server(const int pair[2])
         sigprocmask(SIG_SETMASK, &none, NULL);
         umask(022);
         if (chdir(config.directory)) CHECK(chdir("/"), "chdir /");
-        personality(ADDR_NO_RANDOMIZE);  /* all servers of a system have the same addresses, so that shells can change machines */
         filter_calls();
         int listener = notice_calls();
         if (listener < 0 || !send_with(FD_CONTROL, "", 1, &listener, 1)) _exit(125);
@@ -81,6 +80,7 @@ pid_t start_server(const int pair[2])
             serve(config.environment);
             exec_fresh(config.environment);
         }
+        personality(ADDR_NO_RANDOMIZE);  /* all servers of a system have the same addresses, so that shells can change machines */
         static char mode[32], *environment[260];
         snprintf(mode, sizeof mode, "SHIOENV_SERVER=%s", config.shell_mode);
         int n = 0;
