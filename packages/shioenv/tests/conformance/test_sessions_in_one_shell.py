@@ -217,8 +217,10 @@ def test_rows_after_one_that_fills_the_output_are_recorded_as_by_repetition(
     opens = partial(observer.open_session, cwd=HOME)
     passes = SessionPasses(observer, rows, opens, forks=forks)
     state = State(cwd=HOME, history=rows[:1])
-    for how in ({}, {"separate": True}):
-        mine, theirs = (one.execute(rows[1], state, **how) for one in (passes, observer))
+    for separate in (False, True):
+        mine, theirs = (
+            one.execute(rows[1], state, separate=separate) for one in (passes, observer)
+        )
         assert mine == theirs
     assert passes.repeated == {1: "it may reach a limit of all rows together"}
     passes.close()

@@ -28,11 +28,11 @@ from shioenv.sandbox.base import (
     CallLock,
     Entered,
     Execution,
-    Exported,
     FileChange,
     FileStat,
     Marked,
     Request,
+    ShellNode,
     ShellSandbox,
 )
 
@@ -355,7 +355,7 @@ class Lines:
             self._sandbox.return_to(node)
             self._recorder, self.ended = self._marked[node].copy(), False
 
-    def export(self) -> tuple[Exported, LineRecorder]:
+    def export(self) -> tuple[ShellNode, LineRecorder]:
         """Keep the shell's state for other machines, and return it with a recorder for them.
 
         Errors: those of `look`.

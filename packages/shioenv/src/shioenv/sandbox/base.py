@@ -347,7 +347,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ShellNode:
     """The answer to `ShellSandbox.export`."""
 
     node: int
@@ -463,7 +463,7 @@ class ShellSandbox(Sandbox, Protocol):
         """End the machine's shell, and continue with a copy of a kept one; see `run_from`."""
         ...
 
-    def export(self) -> Exported:
+    def export(self) -> ShellNode:
         """Keep the shell's memory and the machine's files for other machines of the same system.
 
         Errors: those of `run`.

@@ -36,11 +36,11 @@ from shioenv.sandbox.base import (
     CallLock,
     Entered,
     Execution,
-    Exported,
     Limits,
     Marked,
     Request,
     ShellMode,
+    ShellNode,
     Uncopied,
 )
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
@@ -310,10 +310,10 @@ class NamespaceSandbox(Uncopied):
         return Marked(reply.status, why, said.stays, said.frozen, said.traffic)
 
     @in_turn
-    def export(self) -> Exported:
+    def export(self) -> ShellNode:
         """Keep the state of the shell for other machines; see `ShellSandbox.export`."""
         marked = self._mark(Ask.MARK | Ask.EXPORT)
-        return Exported(self._ends(1)[0] if marked.why is None else -1, marked.why)
+        return ShellNode(self._ends(1)[0] if marked.why is None else -1, marked.why)
 
     @in_turn
     def start_copy(self, node: int, *, idle_seconds: float) -> bool:
