@@ -2,10 +2,11 @@
 
     python benchmarks/session_records.py [--rows 160] [--length 8] [--seed 5] [--rounds 2] [--json]
 
-Each measurement is a process that opens a sandbox, records all rows as `shioenv generate` does in
-one lane, and closes it. Its processor time includes that of all processes below it, without that of
-a process that records nothing. The measurements alternate. `episodes` counts the episodes of
-`ShIOEnv-v0` a second, each of so many lines of one session, with a budget of 16.
+Each measurement is a process that draws all rows, opens a sandbox, records the rows as `shioenv
+generate` does in one lane, and closes it. Its processor time includes that of all processes below
+it, without that of a process that draws the same rows and records nothing. The measurements
+alternate. `episodes` counts the episodes of `ShIOEnv-v0` a second, each of so many lines of one
+session, with a budget of 16.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
@@ -32,6 +32,7 @@ from shioenv.env.scorer import SessionScorer
 from shioenv.execution.lanes import Lane
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.synthesis.sample import sample
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -40,17 +41,16 @@ WAYS = (
 )  # fmt: skip
 
 
-def record(way: str, rows: int, length: int, seed: int) -> None:
-    """Record so many rows in this process."""
+def record(way: str, samples: list[Sample], seed: int) -> None:
+    """Record rows in this process."""
     scoring = Scoring() if way.startswith("scored") else UNSCORED
-    samples = [*sample(count=rows, seed=seed, session_length=length)]
     numbered = [(number, Wanted.of(one)) for number, one in enumerate(samples)]
     tasks: Any = numbered if way.endswith("repeated") else in_sessions(numbered)
     recording = Recording("gcs", seed, scoring, SCHEMA_VERSION)
     lane = Lane(open_sandbox)
-    for task in tasks if rows else ():
+    for task in tasks:
         recording(lane, task)
-    if not rows:
+    if not samples:
         lane.context("/")
         if not way.endswith("repeated"):
             lane.open_session(["true"], "/").close()
@@ -63,7 +63,7 @@ class Repeating(SandboxRunner):
     keeps_shells = False
 
 
-def play(way: str, rows: int, length: int, seed: int) -> None:
+def play(way: str, samples: list[Sample], length: int) -> None:
     """Score sessions of so many lines each, as the episodes of an environment do."""
 
     def opens() -> SandboxRunner:
@@ -72,20 +72,21 @@ def play(way: str, rows: int, length: int, seed: int) -> None:
     scorer = SessionScorer(None, budget=16, record=False, runner=opens)
     warm = Session("/", (Input.from_marked(["true"]), Input.from_marked(["ls", "-l"])))
     scorer.score(warm, 0, session_id=0, sampler="gcs", horizon=12)
-    stream = iter(sample(count=rows, seed=seed, session_length=length) if rows else ())
-    number = 0
-    while samples := [*islice(stream, length)]:
-        session = Session(samples[0].cwd, tuple(one.input for one in samples))
+    for number in range(0, len(samples), length):
+        rows = samples[number : number + length]
+        session = Session(rows[0].cwd, tuple(one.input for one in rows))
         scorer.score(session, number, session_id=number, sampler="gcs", horizon=12)
-        number += 1
     scorer.close()
 
 
-def processor_seconds(way: str, rows: int, given: argparse.Namespace) -> tuple[float, float]:
+def processor_seconds(
+    way: str, given: argparse.Namespace, *, nothing: bool = False
+) -> tuple[float, float]:
     """Return the processor and wall seconds of a process that records, with all below it."""
     began, before = time.perf_counter(), _used()
     command = [sys.executable, __file__, "--record", way]
-    options = {"rows": rows, "length": given.length, "seed": given.seed}
+    options = {"rows": given.rows, "length": given.length, "seed": given.seed}
+    command += ["--nothing"] if nothing else []
     command += [part for name, value in options.items() for part in (f"--{name}", str(value))]
     subprocess.run(command, check=True)
     took = time.perf_counter() - began
@@ -109,19 +110,22 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
     parser.add_argument("--record", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--nothing", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    if given.record and given.record.startswith("episodes"):
-        return play(given.record, given.rows, given.length, given.seed)
     if given.record:
-        return record(given.record, given.rows, given.length, given.seed)
+        drawn = [*sample(count=given.rows, seed=given.seed, session_length=given.length)]
+        samples = [] if given.nothing else drawn
+        if given.record.startswith("episodes"):
+            return play(given.record, samples, given.length)
+        return record(given.record, samples, given.seed)
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         parser.error("this process cannot become a subreaper")
     found: dict[str, list[float]] = {way: [] for way in given.ways}
     for _ in range(given.rounds):
         for way in given.ways:
-            nothing = processor_seconds(way, 0, given)
-            spent, took = processor_seconds(way, given.rows, given)
+            nothing = processor_seconds(way, given, nothing=True)
+            spent, took = processor_seconds(way, given)
             found[way].append(1000 * (spent - nothing[0]) / given.rows)
             if way.startswith("episodes"):
                 found.setdefault(f"{way} a second", []).append(

@@ -220,6 +220,10 @@ class ScriptedMachine:
         """A new shell."""
         return self.lend_shell(cwd)
 
+    def start_copies(self, lines: ScriptedLines, count: int, *, idle_seconds: float) -> str:
+        """Return why a shell of a script has no copies."""
+        return "it has no memory"
+
     def type(
         self,
         rows: Iterable[Row],

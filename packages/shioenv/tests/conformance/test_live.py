@@ -44,6 +44,13 @@ from support.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_l
 from support.waiting import let_time_pass, wait_until
 
 HOME = "/home/ubuntu"
+ATTACKS = (
+    "rm -rf --no-preserve-root / 2> /dev/null", "kill -9 -1", "kill -STOP -1", "exec cat",
+    ":(){ :|:& };:", "ulimit -t 0; ulimit -n 3", "chmod -R 0 / 2> /dev/null", "hostname attacked",
+    "ipcmk -Q", "mount -t tmpfs none /home", "ip link set lo down", "while :; do :; done",
+    "mount -o remount,ro /; date -s 2001-01-01; renice 19 $$", "sleep 60 & disown; exec 1>&-",
+)  # fmt: skip
+"""Lines with which a copy of a shell attacks the other copies."""
 pytestmark = pytest.mark.xdist_group("live")
 
 
@@ -395,16 +402,103 @@ def test_a_shell_returns_to_its_marks_without_running_lines_again(shell: Residen
     assert shell.run("stat -c %s ../large; echo $x").output.startswith(b"9000000\n")
 
 
+def test_a_shell_returns_to_any_node(shell: ResidentShell) -> None:
+    marks = []
+    for number in range(4):
+        shell.run(f"x={number}; touch f{number}; cd /tmp; date > /dev/null")
+        marks.append(shell.mark())
+    for number in (2, 0, 3, 1):
+        shell.rollback(marks[number])
+        assert shell.run("echo $x; cd -; ls f*").output.endswith(f"f{number}\n".encode())
+        with shell.fork() as fork:
+            assert fork.run("echo $x").output == f"{number}\n".encode()
+
+
 def test_a_mark_of_another_shell_is_refused(shell: ResidentShell) -> None:
     with shell.fork() as other, pytest.raises(ForkError, match="another shell"):
         other.rollback(shell.mark())
 
 
-def test_a_fork_of_what_happens_once_is_refused(shell: ResidentShell) -> None:
-    shell.run("head -c 8 /dev/urandom | od")
-    with pytest.raises(ForkError, match="line 1"):
-        shell.fork()
-    shell.fork(exact=False).close()
+@pytest.mark.parametrize("script", by_day(SCRIPTS, 12, range(len(SCRIPTS))))
+def test_a_fork_continues_as_its_original_does(
+    runner: SandboxRunner, script: tuple[str, ...]
+) -> None:
+    half = len(script) // 2
+    with ResidentShell(runner, HOME) as original:
+        for line in script[:half]:
+            if not original.ended:
+                original.run(line)
+        with original.fork(exact=False) as fork:
+            assert fork.ended == original.ended
+            assert (fork.state, fork.patch()) == (original.state, original.patch())
+            if original.ended:
+                return
+            found = list(differences(fork, original, script[half:]))
+            assert bool(found) <= (script in OTHERWISE), found
+            assert fork.patch() == original.patch()
+
+
+ONCE = "head -c 8 /dev/urandom | od | tee once; date +%N >> once; n=$RANDOM; ln once twice"
+
+
+def test_forks_have_what_happened_once_and_repeat_no_line(shell: ResidentShell) -> None:
+    shell.run(f"{ONCE}; touch -d 2001-02-03 once; chmod 4701 once; cd documents; (exit 3)")
+    show = "echo $? $n $$ $BASHPID; od ../once; ls -lai .. . /; stat -c '%h %Y' ../twice"
+    first, *others = shell.fork(3)
+    seen = first.run(show)
+    for other in others:
+        other.run("rm -r ../* ; n=0")
+    (again,) = first.fork(1)
+    assert shell.run(show) == seen
+    assert again.run(f"(exit 3); {show}").output == seen.output
+    for fork in (first, again, *others):
+        fork.close()
+
+
+def test_the_clock_of_a_fork_goes_on(shell: ResidentShell) -> None:
+    clock = "date +%s.%N; cut -d ' ' -f 1 /proc/uptime"
+    before = [*map(float, shell.run(clock).output.split())]
+    shell.run("touch old")
+    let_time_pass(1.1, "the clock of the machine has to go on by as much")
+    with shell.fork() as fork:
+        after = [*map(float, fork.run(clock).output.split())]
+        now = [*map(float, shell.run(clock).output.split())]
+        assert all(1.1 < late - early < 60 for early, late in zip(before, after, strict=True))
+        assert all(0 <= late - early < 60 for early, late in zip(after, now, strict=True))
+        times = fork.run("touch new; stat -c %Y old new; [ new -nt old ]; echo $?").output.split()
+        assert before[0] - 1 < int(times[0]) < int(times[1]) < after[0] + 60
+        assert times[2] == b"0"
+
+
+def test_a_fork_repeats_lines_that_left_more_than_a_copy_has(shell: ResidentShell) -> None:
+    shell.run(ONCE)
+    shell.fork().close()
+    for left in ("sleep 1000 &", "exec 7< README.md", "hostname other", "seq 2000000 > large"):
+        mark = shell.mark()
+        shell.run(left)
+        with pytest.raises(ForkError, match="line 1"):
+            shell.fork()
+        shell.fork(exact=False).close()
+        if left.startswith("hostname"):
+            return
+        shell.rollback(mark)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_fork_attacks_its_siblings_in_vain(runner: SandboxRunner, attack: str) -> None:
+    look = "echo $x; cat made; ls -a / .; uname -n; ulimit -n; nice; ps -e -o comm=; ip -br link"
+    with ResidentShell(runner, HOME) as shell:
+        shell.run("x=5; echo kept > made")
+        first, attacker, last = shell.fork(3)
+        seen = first.run(look)
+        attacker.run(attack, timeout=0.5)
+        for sibling in (last, shell):
+            assert sibling.run(look) == seen
+        attacker.close()
+        with shell.fork() as late:  # perhaps on the attacker's machine
+            assert late.run(look).output == seen.output
+        for fork in (first, last):
+            fork.close()
 
 
 def test_a_saved_shell_is_made_again(shell: ResidentShell, tmp_path: Path) -> None:

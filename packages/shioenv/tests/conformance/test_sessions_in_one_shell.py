@@ -8,14 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.recording.passes import JointRuns, SessionPasses
 from shioenv.recording.session import SessionRecorder
+from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
+from shioenv.system.store import System
 
 HOME = "/home/ubuntu"
 
@@ -36,9 +38,9 @@ def repeated(observer: SandboxRunner, rows: Sequence[str], number: int) -> Behav
     ("rows", "carried"),
     [
         (("x=1", "cd /tmp", "touch $x", "echo $x $PWD; ls"), 4),
-        (("exit 3", "echo never"), 1),
-        (("exec true", "echo never"), 1),
-        (("set -e", "false", "echo never"), 2),
+        (("exit 3", "echo never"), 2),
+        (("exec true", "echo never", "ls"), 3),
+        (("set -e", "touch in; ls nowhere", "echo never"), 3),
         (("kill -9 $$", "echo never"), 0),
         (("trap 'echo bye' EXIT", "echo in"), 0),
         (("trap 'echo at $BASH_COMMAND' DEBUG", "true"), 1),
@@ -139,7 +141,6 @@ def test_inputs_in_copies_of_a_shell_do_what_repetition_gives(
         ("ip link set lo down", "the machine was changed"),
         ("trap 'echo bye' EXIT", "an earlier row left more than files and the shell's state"),
         ("RANDOM=5", "an earlier row used random numbers"),
-        ("exit", "an earlier row left more than files and the shell's state"),
     ],
 )
 def test_what_a_copy_cannot_carry_is_repeated_and_has_a_reason(
@@ -208,6 +209,23 @@ def test_records_of_drawn_sessions_are_those_of_repetition(
     assert compared > 16
 
 
+@pytest.mark.parametrize("forks", [False, True])
+def test_rows_after_one_that_fills_the_output_are_recorded_as_by_repetition(
+    observer: SandboxRunner, forks: bool
+) -> None:
+    rows = ("head -c 65536 /dev/zero", "touch f; ls nowhere")
+    opens = partial(observer.open_session, cwd=HOME)
+    passes = SessionPasses(observer, rows, opens, forks=forks)
+    state = State(cwd=HOME, history=rows[:1])
+    for separate in (False, True):
+        mine, theirs = (
+            one.execute(rows[1], state, separate=separate) for one in (passes, observer)
+        )
+        assert mine == theirs
+    assert passes.repeated == {1: "it may reach a limit of all rows together"}
+    passes.close()
+
+
 def test_rows_after_one_that_never_does_the_same_are_volatile(observer: SandboxRunner) -> None:
     rows = ("true", "echo $RANDOM$RANDOM", "echo after")
     passes = SessionPasses(observer, rows, partial(observer.open_session, cwd=HOME))
@@ -261,11 +279,15 @@ def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, r
 @pytest.mark.parametrize(
     ("rows", "repeated"),
     [
-        (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 2),
+        (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 0),
         (("mkdir d", "mv d e; mv data moved; ln README.md e/l", "ls nowhere -a", "rm -r e"), 0),
-        (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 1),
-        (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 9),
+        (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 0),
+        (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 6),
         (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
+        (("x=1; touch f", "exit 3", "echo never", "ls -a"), 0),
+        (("touch a", "set -e; echo in", "ls -a nowhere", "echo never"), 0),
+        (("true", "sleep 30 & exec ls -a .", "echo never", "ls x"), 0),
+        (("ps -e -o comm=", "exit 4", "ls a"), 6),
         (("wget -qO- http://10.20.30.1/notes.txt | wc -l", "ls -a", "ip -s link", "pwd"), 6),
     ],
 )  # fmt: skip
@@ -290,3 +312,21 @@ def test_joint_inputs_of_an_episode_do_what_repetition_gives(
     runs.close()
     assert len(alone) >= repeated
     assert bool(alone) == bool(repeated)
+
+
+def test_no_row_after_one_that_takes_all_the_time_runs(system: System) -> None:
+    """Each pass waits for the row once, and the time of the rows before counts."""
+    rows = ("sleep .1; touch a", "echo in; sleep 60; echo never", "ls -a", "wc -c a")
+    with open_sandbox(system, Limits(wall_seconds=0.3)) as runner:
+        runs = JointRuns(runner, rows, partial(runner.open_session, cwd=HOME))
+        state = State(cwd=HOME)
+        whole = runs.execute("\n".join(rows), state)
+        assert whole == runner.execute("\n".join(rows), state)
+        assert whole.timed_out
+        before = runner.seconds
+        for number, text in ((2, rows[2]), (2, "ls"), (3, "wc")):
+            assert runs.execute("\n".join((*rows[:number], text)), state) == whole
+        assert runner.seconds == before
+        last = "\n".join(rows[:2])
+        assert runs.execute(last, state) == runner.execute(last, state)
+        runs.close()

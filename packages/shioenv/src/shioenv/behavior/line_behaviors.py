@@ -32,6 +32,7 @@ from shioenv.sandbox.base import (
     FileStat,
     Marked,
     Request,
+    ShellNode,
     ShellSandbox,
 )
 
@@ -77,6 +78,19 @@ class LineRecorder:
         behavior = self._recorder.behavior(replace(execution, changes=changes), self._found)
         self._go_on(execution, behavior)
         return behavior
+
+    def joint(self, execution: Execution) -> Behavior:
+        """Return the joint behavior of all lines up to the newest, with the output of that one.
+
+        A recorder returns either such behaviors or those of single lines.
+        """
+        execution = self._named(execution)
+        self._left = {each.path: each for each in settled(map(self._thawed, execution.changes))}
+        if execution.frozen:
+            self._frozen, self._left = self._composed(self._left), {}
+        self._last = execution
+        self._leave(execution, self._found.shell, execution.cwd or self._found.cwd)
+        return self.whole()
 
     def printed(self, execution: Execution) -> Behavior:
         """Return the output and exit status of a line whose changes were not read."""
@@ -245,7 +259,7 @@ class Lines:
 
         `give_back` receives the sandbox once the shell is ended.
         """
-        self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
+        self._sandbox, self._recorder, self.cwd = sandbox, recorder, cwd
         self._give_back: Callable[[ShellSandbox], object] | None = give_back
         self._calls = CallLock()
         self._marked: dict[int, LineRecorder] = {}
@@ -266,26 +280,35 @@ class Lines:
         wall_seconds: float | None = None,
         separate: bool = False,
         order: Order = "as it comes",
+        last: bool = False,
+        joint: bool = False,
     ) -> Behavior:
         """Run a line and return its behavior; the patch starts at the end of the previous line.
 
         A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` overrides the
         limit of that name. Set `separate` if the shell was started with separate channels;
-        `Request` documents `order`. Errors: ShellEndedError if the shell has ended before;
-        SandboxError, after which the machine is gone.
+        `Request` documents `order`. With `last` the shell ends with the line, as `bash -c` ends
+        with its last line. With `joint` the patch starts at the pristine machine, in every call.
+        Errors: ShellEndedError if the shell has ended before; SandboxError, after which the machine
+        is gone.
         """
         request = Request(
-            line, cwd=self._cwd, wall_seconds=wall_seconds, separate=separate, order=order
+            line, cwd=self.cwd, wall_seconds=wall_seconds, separate=separate, order=order
         )
         with self.turn():
-            return self._recorder.behavior(self._run(request))
+            execution = self._run(request, last=last)
+            return self._recorded(execution, joint=joint)
+
+    def _recorded(self, execution: Execution, *, joint: bool) -> Behavior:
+        record = self._recorder.joint if joint else self._recorder.behavior
+        return record(execution)
 
     def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """Run a line without reading its changes: the next `run` or `look` reads them.
 
         The behavior has only the output and the exit code. Errors: those of `run`.
         """
-        request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
+        request = Request(line, cwd=self.cwd, wall_seconds=wall_seconds)
         with self.turn():
             return self._recorder.printed(self._run(request, blind=True))
 
@@ -310,21 +333,35 @@ class Lines:
         wall_seconds: float | None = None,
         separate: bool = False,
         order: Order = "as it comes",
+        joint: bool = False,
     ) -> Behavior:
-        """Run a line in the state that `mark` kept, and return its behavior.
+        """Run a line in the state that `mark` kept, and return its behavior; see `run`.
 
-        The present shell is ended, and its changes since the node are undone. With `last` the shell
-        ends with the line, as `bash -c` ends with its last line. Errors: SandboxError, after which
-        the machine is gone.
+        The present shell is ended, and its changes since the node are undone. Errors: SandboxError,
+        after which the machine is gone.
         """
         request = Request(
-            line, cwd=self._cwd, wall_seconds=wall_seconds, separate=separate, order=order
+            line, cwd=self.cwd, wall_seconds=wall_seconds, separate=separate, order=order
         )
         with self._machine():
             execution = self._sandbox.run_from(node, request, last=last)
             self._recorder = self._marked[node].copy()
             self.ended = not execution.stays
-            return self._recorder.behavior(execution)
+            return self._recorded(execution, joint=joint)
+
+    def return_to(self, node: int) -> None:
+        """Continue in the state that `mark` kept, without running a line; see `run_from`."""
+        with self._machine():
+            self._sandbox.return_to(node)
+            self._recorder, self.ended = self._marked[node].copy(), False
+
+    def export(self) -> tuple[ShellNode, LineRecorder]:
+        """Keep the shell's state for other machines, and return it with a recorder for them.
+
+        Errors: those of `look`.
+        """
+        with self._machine():
+            return self._sandbox.export(), self._recorder.copy()
 
     def beside(
         self,
@@ -341,7 +378,7 @@ class Lines:
         """
         request = Request(
             text,
-            cwd=self._cwd,
+            cwd=self.cwd,
             wall_seconds=wall_seconds,
             separate=separate,
             stdin=stdin,
@@ -376,7 +413,7 @@ class Lines:
         if self.ended:
             return
         self._beside(self._sandbox.run_beside, Request(f"kill -9 {SHELL_PID}", cwd="/"))
-        endless = Request(_ENDLESS, cwd=self._cwd, wall_seconds=_AT_ONCE)
+        endless = Request(_ENDLESS, cwd=self.cwd, wall_seconds=_AT_ONCE)
         with suppress(ShellEndedError):  # the shell was killed, and the sandbox reports that now
             for ask in (self._sandbox.look, lambda: self._run(endless)):
                 execution = ask()
@@ -406,7 +443,7 @@ class Lines:
         """
         with self._machine():
             try:
-                execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
+                execution = self._sandbox.start_shell(self.cwd, idle_seconds=idle_seconds)
             except StartDirectoryError:
                 execution = self._sandbox.start_shell("/", idle_seconds=idle_seconds)
             self.ended = not execution.stays
@@ -421,8 +458,8 @@ class Lines:
         with self._machine():
             try:
                 if not self.ended:
-                    self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
-                request = Request(text, cwd=self._cwd)
+                    self._sandbox.run_line(Request("exit", cwd=self.cwd), blind=True)
+                request = Request(text, cwd=self.cwd)
                 terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
             except ShellEndedError:
                 self.ended = True
@@ -487,11 +524,11 @@ class Lines:
         if self.gone:  # otherwise the sandbox would open a new pristine machine
             raise SandboxError("the shell's machine has ended", hint="open another shell")
 
-    def _run(self, request: Request, *, blind: bool = False) -> Execution:
+    def _run(self, request: Request, *, blind: bool = False, last: bool = False) -> Execution:
         if self.gone:
             raise ShellEndedError("the shell ended with its machine", hint="open another shell")
         try:
-            execution = self._sandbox.run_line(request, blind=blind)
+            execution = self._sandbox.run_line(request, blind=blind, last=last)
         except (SandboxError, ShellEndedError) as error:
             self.ended = True
             self.gone = self.gone or isinstance(error, SandboxError)

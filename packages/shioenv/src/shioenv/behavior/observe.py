@@ -285,6 +285,37 @@ class SandboxRunner(Uncopied):
         )
         return lines
 
+    def start_copies(self, lines: Lines, count: int, *, idle_seconds: float) -> list[Lines] | str:
+        """Start copies of a resident shell of this runner, each in a separate machine.
+
+        A copy has the shell's memory, its machine's files and its clock; no line is run. Return the
+        reason if there can be no copy, for example a background process. Errors: those of
+        `start_shell`.
+        """
+        exported, recorder = lines.export()
+        if exported.why is not None:
+            return exported.why
+        copies: list[Lines] = []
+        try:
+            while len(copies) < count:
+                copy, waits = self._started(
+                    lines.cwd,
+                    lambda sandbox: sandbox.start_copy(exported.node, idle_seconds=idle_seconds),
+                    recorder.copy(),
+                )
+                copies.append(copy)
+                if not waits:
+                    raise SandboxError("the machines differ")
+        except BaseException as error:
+            for copy in copies:
+                copy.close()
+            if isinstance(error, SandboxError):
+                return error.message
+            raise
+        finally:
+            os.close(exported.node)
+        return copies
+
     def start_terminal(
         self, shell_input: str, cwd: str | None = None, *, idle_seconds: float
     ) -> tuple[Lines, int]:
@@ -317,9 +348,15 @@ class SandboxRunner(Uncopied):
         return lines
 
     def _started(
-        self, start: str, start_in: Callable[[ShellSandbox], Started]
+        self,
+        start: str,
+        start_in: Callable[[ShellSandbox], Started],
+        lines: LineRecorder | None = None,
     ) -> tuple[Lines, Started]:
-        """Start a shell in an idle or new machine, and return it with the result of `start_in`."""
+        """Start a shell in an idle or new machine, and return it with the result of `start_in`.
+
+        `lines` records its lines; None: from the pristine state.
+        """
         if not self.keeps_shells:
             raise SandboxError(
                 "this sandbox does not support persistent shells",
@@ -343,7 +380,7 @@ class SandboxRunner(Uncopied):
             self._machines.append(sandbox)
             raise
         hostname = self.system.declaration.machine.hostname.encode()
-        lines = LineRecorder(recorder, hostname, self.read)
+        lines = lines or LineRecorder(recorder, hostname, self.read)
         return Lines(sandbox, lines, start, self._machines.append), given
 
     def read(self, path: str) -> bytes | None:

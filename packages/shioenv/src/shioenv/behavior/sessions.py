@@ -16,6 +16,7 @@ from typing import Any, Final
 from shioenv.bash.complete import ScriptReader
 from shioenv.behavior.line_behaviors import Lines
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Order
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import LONGEST_INPUT, Execution, Limits
@@ -24,13 +25,26 @@ _KILLED: Final = 128 + 9
 _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
 _KILL_IN_PIPELINE = re.compile(rb'^declare -a PIPESTATUS=\([^\n]*"137"', re.MULTILINE)
 
+
+def _word(words: str) -> str:
+    """Return a pattern of words that are neither options nor parts of a file's name."""
+    return rf"(?<![-.\w])(?:{words})(?![-.\w])"
+
+
+_SET_ALONE = r"(?<![-.\w])set\s*(?:$|[|;&>)])"
+_LISTS = "ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|killall|declare|typeset"
+
 _SHOWS_SHELL: Final = re.compile(
-    r"proc\b|\b(?:ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall)\b"
-    r"|\b(?:set|declare|typeset|compgen|env|printenv|export)\b|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
+    rf"proc\b|{_word(_LISTS)}|{_SET_ALONE}|{_word('w|compgen|env|printenv|export')}"
+    r"|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
 )
 """Words of rows that may show the IDs or environment of their shell's processes. A resident shell
 (which stays open for further rows) differs in these from `bash -c`, which replaces itself by its
 last command. Such rows run as the last row of a copy of their shell."""
+
+_SHOWS_TEXT: Final = re.compile(rf"proc\b|{_word(_LISTS)}|{_SET_ALONE}|BASH_")
+"""Words of rows that may show their shell's input. If an input is all rows together, that of a
+resident shell lacks the later rows."""
 
 _SHOWS_FILE_NUMBERS: Final = re.compile(
     r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
@@ -46,7 +60,7 @@ _SHOWS_TRAFFIC: Final = re.compile(
 """Words of inputs that may show traces of packets: a copy has a new network, without these."""
 
 _SHOWS_CLOCK: Final = re.compile(
-    r"\b(?:date|uptime|w|hwclock|now|systime|localtime|time)\b|SECONDS|EPOCH|%\("
+    rf"\b(?:date|uptime|hwclock|now|systime|localtime)\b|{_word('w|time')}|SECONDS|EPOCH|%\("
 )
 """Words of inputs that may show the time: a copy runs later than its row did."""
 
@@ -66,6 +80,10 @@ LEAVES_MORE: Final = "an earlier row left more than files and the shell's state"
 SHOWS_NUMBERS: Final = "it shows numbers of files"
 DRAWS: Final = "an earlier row used random numbers"
 LIMITED: Final = "it may reach a limit of all rows together"
+
+
+_LEAST_SECONDS: Final = 0.01
+"""Wall time of an input after rows that took all of it."""
 
 
 class SessionMachine:
@@ -89,9 +107,9 @@ class SessionMachine:
     ) -> None:
         """`lines` is a new shell. `separate` and `order` are those of `Lines.run`, for the rows.
 
-        With `joint` the joint behaviors of rows are kept (`joined`). With `nodes` inputs can run in
-        place of rows that ran already.
-        `note` gets the seconds of each run, and whether it timed out while it slept.
+        With `joint` each behavior is that of a row together with all rows before it, and the last
+        row ends the shell. With `nodes` inputs can run in place of rows that ran already. `note`
+        gets the seconds of each run, and whether it timed out while it slept.
         """
         self._lines, self._note = lines, note
         self._rows, self._limits = rows, limits
@@ -99,8 +117,6 @@ class SessionMachine:
         self._joint, self._eager = joint, nodes
         self.passed: list[Behavior] = []
         """The behavior of each row that ran, as a line of the resident shell."""
-        self.joined: list[Behavior] = []
-        """The joint behavior of each row and those before, up to one that shows its shell."""
         self.why: dict[int, str] = {}
         """The reason why there is no node before a row, or no behavior of the row, by number."""
         self._ended: str | None = None
@@ -108,7 +124,12 @@ class SessionMachine:
         self._renumbered: set[int] = set()
         self._trafficked: set[int] = set()
         self._at = 0  # the row before which the shell waits; -1: it does not wait
-        self._printed, self._seconds, self._spent = 0, 0.0, 0.0
+        self._outputs: list[bytes] = []  # of the rows in `passed`
+        self._began: list[float] = []  # seconds of the rows before each of these
+        self._over: int | None = None  # the row that ended the shell, after which none runs
+        self._after_end = Behavior(0, b"")  # of each later row
+        self._is_copy = False
+        self._seconds, self._spent = 0.0, 0.0
 
     def close(self) -> None:
         """End the machine."""
@@ -116,9 +137,48 @@ class SessionMachine:
 
     def row(self, number: int) -> Behavior | None:
         """Return the behavior of a row, None if the history has to be repeated."""
-        if _SHOWS_SHELL.search(self._rows[number]):
+        if self._is_after_end(number):
+            return self._at_end()
+        if _SHOWS_SHELL.search(self._rows[number]) and not self._is_last(number):
             return self.run(number, self._rows[number], separate=self._separate, order=self._order)
-        return self.passed[number] if self._run_rows(number + 1) else None
+        if not self._run_rows(number + 1) or self._is_shown(number):
+            return None
+        return self.passed[number]
+
+    def _is_last(self, number: int) -> bool:
+        """Whether a row runs as the last one of `bash -c`."""
+        return self._joint and number == len(self._rows) - 1
+
+    def joint(self, number: int) -> Behavior | None:
+        """Return the joint behavior of the first rows up to this one, if the pass has it.
+
+        The row must have run like the last row of an input.
+        """
+        if self._is_after_end(number):
+            return self._at_end()
+        if number >= len(self.passed) or self._is_shown(number):
+            return None
+        behavior = self.passed[number]
+        if self._is_last(number) or (
+            behavior.shell_state_known and not _SHOWS_SHELL.search(self._rows[number])
+        ):
+            return behavior
+        return None
+
+    def _is_after_end(self, number: int) -> bool:
+        """Whether a row before this one ended the shell."""
+        if number not in self._nodes and number not in self.why:
+            self._run_rows(number)
+        return self._over is not None and number > self._over
+
+    def _at_end(self) -> Behavior | None:
+        """Return the behavior of every row after the one that ended the shell."""
+        assert self._over is not None
+        return None if self._is_shown(self._over + 1) else self._after_end
+
+    def _is_shown(self, number: int) -> bool:
+        """Whether a row before this one shows the text of all rows, if behaviors are joint."""
+        return self._joint and any(map(_SHOWS_TEXT.search, self._rows[:number]))
 
     def run(
         self,
@@ -128,20 +188,20 @@ class SessionMachine:
         separate: bool = False,
         order: Order = "as it comes",
         wall_seconds: float | None = None,
-        joint: bool = False,
     ) -> Behavior | None:
         """Run an input in place of a row, as the last input of its shell.
 
-        With `joint` the behavior includes that of the rows before. None means that the history has
-        to be repeated; `why` has the reason.
+        None means that the history has to be repeated; `why` has the reason.
         """
         history = self._rows[:number]
+        if self._is_after_end(number):
+            return self._at_end()
         if (node := self._node(number)) is None:
             return None
         refusals = (
             (number in self._renumbered and _SHOWS_FILE_NUMBERS.search(text), SHOWS_NUMBERS),
             (number in self._trafficked and _SHOWS_TRAFFIC.search(text), SHOWS_TRAFFIC),
-            (joint and any(map(_SHOWS_SHELL.search, history)), SHOWS_SHELL),
+            (self._is_shown(number), SHOWS_SHELL),
             (_SHOWS_CLOCK.search(text), SHOWS_CLOCK),
         )
         for refused, why in refusals:
@@ -152,22 +212,35 @@ class SessionMachine:
             self._no(number, LIMITED)
             return None
         line, self._at = self._above(number) + text, -1
-        how: dict[str, Any] = {"separate": separate, "order": order, "wall_seconds": wall_seconds}
+        how: dict[str, Any] = {"separate": separate, "order": order, "joint": self._joint}
+        how["wall_seconds"] = self._left(number, wall_seconds)
         behavior = self._do(lambda: self._lines.run_from(node, line, last=True, **how))
         if behavior is None:
             self._no(number, self._ended or LEAVES_MORE)
             return None
-        printed = sum(len(each.output) for each in self.passed[:number]) + len(behavior.output)
         newest = self._lines.newest
-        if printed > self._limits.output_bytes or newest is None or shows_a_kill(newest):
+        if self._is_too_long(number, behavior) or newest is None or shows_a_kill(newest):
             self._no(number, LIMITED)
             return None
-        return self._joined(number, behavior) if joint else behavior
+        return self._joined(number, behavior)
+
+    def _left(self, number: int, seconds: float | None) -> float | None:
+        """Return the wall time of an input after so many rows, if the limit is that of all."""
+        if not (self._joint and number):
+            return seconds
+        before = self._began[number] if number < len(self._began) else self._seconds
+        return max((seconds or self._limits.wall_seconds) - before, _LEAST_SECONDS)
+
+    def _is_too_long(self, number: int, behavior: Behavior) -> bool:
+        """Whether the output after so many rows exceeds the limit, together with theirs."""
+        printed = sum(map(len, self._outputs[:number])) + len(behavior.output)
+        return printed > self._limits.output_bytes
 
     def _joined(self, number: int, behavior: Behavior) -> Behavior:
-        """Return the joint behavior of the first rows, and of the newest line, which did this."""
-        printed = (each.output for each in self.passed[:number])
-        return replace(self._lines.whole(), output=b"".join((*printed, behavior.output)))
+        """Return a behavior after so many rows, with their outputs if behaviors are joint."""
+        if not (self._joint and number):
+            return behavior
+        return replace(behavior, output=b"".join((*self._outputs[:number], behavior.output)))
 
     def _no(self, number: int, why: str) -> None:
         self.why.setdefault(number, why)
@@ -217,10 +290,8 @@ class SessionMachine:
             if behavior is None:
                 self._ended = self._ended or LEAVES_MORE
             else:
-                self.passed.append(behavior)
-                shows = _SHOWS_SHELL.search(self._rows[number])
-                if self._joint and len(self.joined) == number and not shows:
-                    self.joined.append(self._joined(number, behavior))
+                self.passed.append(self._joined(number, behavior))
+                self._outputs.append(behavior.output)
         return True
 
     def _row(self, number: int) -> Behavior | None:
@@ -228,35 +299,51 @@ class SessionMachine:
         row, limits = self._rows[number], self._limits
         if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
             return None
-        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # in a copy the network is new
-            return None
-        how: dict[str, Any] = {"separate": self._separate, "order": self._order}
+        self._is_copy = self._is_copy or self._at != number
+        if self._is_copy and self._trafficked and _SHOWS_TRAFFIC.search(row):
+            return None  # in a copy the network is new
+        last = self._is_last(number)
+        how: dict[str, Any] = {"separate": self._separate, "order": self._order, "last": last}
+        self._began.append(self._seconds)
+        how |= {"joint": self._joint, "wall_seconds": self._left(number, None)}
         text, spent = self._above(number) + row, self._spent
         if self._at == number:
             behavior = self._do(lambda: self._lines.run(text, **how))
         elif number in self._nodes:
             node = self._nodes[number]
-            behavior = self._do(lambda: self._lines.run_from(node, text, last=False, **how))
+            behavior = self._do(lambda: self._lines.run_from(node, text, **how))
         else:
             return None
         if behavior is None:
             return None
         self._seconds += self._spent - spent
         self._at = -1 if self._lines.ended else number + 1
-        self._printed += len(behavior.output)
         execution = self._lines.newest
-        if (
-            execution is None
-            or not behavior.shell_state_known
-            or self._printed > limits.output_bytes
-            or self._seconds > limits.wall_seconds / 2
-            or shows_a_kill(execution)
+        if self._is_too_long(number, behavior):
+            self._ended = LIMITED
+            return None
+        if execution is None or shows_a_kill(execution):
+            return None
+        if self._lines.ended and not last and not execution.outlived:
+            self._over, self._after_end = number, self._ending(number, behavior)
+        if not (last or (self._joint and self._over is not None)) and (
+            not behavior.shell_state_known
+            or (self._seconds > limits.wall_seconds / 2 and not self._joint)
             or _leaves_more(execution, behavior)
         ):
             return None
         if self._lines.ended:
             self._ended = LEAVES_MORE
         return behavior
+
+    def _ending(self, number: int, behavior: Behavior) -> Behavior:
+        """Return the behavior of rows after this one, which ended the shell."""
+        if self._joint:
+            return self._joined(number, behavior)
+        nothing = b"" if self._separate else None
+        channels: dict[str, Any] = {"stdout": nothing, "stderr": nothing}
+        whole, nowhere = self._lines.whole(), ContextPatch(())
+        return replace(whole, output=b"", patch=nowhere, content_digests={}, **channels)
 
     def _do(self, run: Callable[[], Behavior]) -> Behavior | None:
         """Return the behavior of a run, None if its machine is gone."""

@@ -18,7 +18,7 @@ from shioenv.domain.record import Record, behavior_fields
 from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, UnknownSystemError
 from shioenv.execution.lanes import Reopened
-from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammars, own_grammars
+from shioenv.grammar.library import OwnGrammars, load_grammars, own_grammars, shipped_headers
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.execution_cache import MemoryCache
@@ -286,8 +286,9 @@ def _command(segment: Segment) -> str:
 
 @lru_cache(maxsize=1024)
 def _is_volatile(command: str, own: OwnGrammars | None) -> bool:
-    if command not in names_of_grammars(own=own):
-        return False
+    if own is None or command not in own.names:
+        header = shipped_headers().get(command)
+        return header is not None and header.volatile
     (grammar,) = load_grammars([command], own=own)
     return grammar.header.volatile
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Final
+from typing import Final, overload
 
 import msgspec
 
@@ -84,10 +84,14 @@ class ResidentShell(Closing):
         *,
         idle_seconds: float = IDLE_SECONDS,
         close: Callable[[], None] | None = None,
+        lines: Lines | None = None,
     ) -> None:
-        """Start the shell on a machine of the runner. `close` is called after it is closed."""
+        """Start the shell on a machine of the runner, or continue with started `lines`.
+
+        `close` is called after the shell is closed.
+        """
         self._runner, self._cwd, self._idle_seconds = runner, cwd, idle_seconds
-        self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
+        self._lines: Lines = lines or runner.start_shell(cwd, idle_seconds=idle_seconds)
         self._close = close or nothing
         self._state = runner.state(cwd)
         self._bookkeeping = RLock()  # protects the state; not held while a line runs
@@ -158,24 +162,60 @@ class ResidentShell(Closing):
         """See `Shell.patch`."""
         return self._lines.whole().patch
 
-    def fork(self, *, exact: bool = True, seconds: float = math.inf) -> ResidentShell:
-        """Return a new shell on a separate machine, where the same lines were run.
+    @overload
+    def fork(self, *, exact: bool = True, seconds: float = math.inf) -> ResidentShell: ...
+    @overload
+    def fork(
+        self, n: int, *, exact: bool = True, seconds: float = math.inf
+    ) -> list[ResidentShell]: ...
+    def fork(
+        self, n: int | None = None, *, exact: bool = True, seconds: float = math.inf
+    ) -> ResidentShell | list[ResidentShell]:
+        """Return a new shell, or a list of `n` of them, each on a separate machine, in this state.
 
-        The two shells are independent from then on. The lines are run again, so processes,
-        connections and open files exist there as well. Each line must behave as before. ForkError
+        The shells are independent from then on. A new shell has this one's memory, files and clock.
+        If something else has to be kept, such as a background process, an open descriptor or a
+        changed network, the lines are run again. Then each line must behave as before. ForkError
         names the first line that does not, such as `date` or a race. With `exact` False such
         differences are accepted. ForkError is also raised if the lines take more than `seconds`
         together. Errors: those of `run`.
         """
-        shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
+        count = 1 if n is None else n
+        forks = self._copied(count) or self._repeated(count, exact, seconds)
+        return forks[0] if n is None else forks
+
+    def _copied(self, count: int) -> list[ResidentShell]:
+        """Return copies of this shell; an empty list if there can be none."""
+        with self._lines.turn(closed=True):
+            if self.ended or self._lines.given_back:
+                return []
+            copies = self._runner.start_copies(self._lines, count, idle_seconds=self._idle_seconds)
+            if isinstance(copies, str):
+                return []
+            state, saved, did = self.state, self._saved, self._did
+        forks = []
+        for lines in copies:
+            forks.append(
+                ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds, lines=lines)
+            )
+            forks[-1]._state, forks[-1]._saved, forks[-1]._did = state, list(saved), did
+        return forks
+
+    def _repeated(self, count: int, exact: bool, seconds: float) -> list[ResidentShell]:
+        """Return shells in which the lines were run again."""
+        with self._lines.turn(closed=True):
+            saved, whole = list(self._saved), self._whole() if exact else None
+        forks: list[ResidentShell] = []
         try:
-            with self._lines.turn(closed=True):
-                lines, whole = list(self._saved), self._whole() if exact else None
-            shell._repeat(lines, whole, seconds)
+            for _ in range(count):
+                shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
+                forks.append(shell)
+                shell._repeat(saved, whole, seconds)
         except BaseException:
-            shell.close()
+            for shell in forks:
+                shell.close()
             raise
-        return shell
+        return forks
 
     def mark(self) -> ShellMark:
         """Keep the shell and the machine's files as they are, for `rollback`.
@@ -204,7 +244,7 @@ class ResidentShell(Closing):
         if mark.shell is not self:
             raise ForkError("the mark belongs to another shell", hint="call its mark()")
         with self._lines.turn(), self._bookkeeping:
-            self._lines.run_from(mark.node, "", last=False)
+            self._lines.return_to(mark.node)
             self._state, self._waiting, self._did = mark.state, [], None
             self._saved = list(mark.lines)
 

@@ -235,8 +235,8 @@ class JointRuns(_Wrapping):
     """An executing runner for any input; inputs made of one session's rows run in shell copies.
 
     Such an input begins with rows of the session and ends with a part of the next one. It runs in a
-    copy of the shell that ran these rows. Two machines run all rows. If they differ in a row, every
-    input with this row runs by itself.
+    copy of the shell that ran these rows. The n-th run of a first part of the session is taken from
+    the n-th machine, each of which runs all rows.
     """
 
     def __init__(
@@ -245,8 +245,7 @@ class JointRuns(_Wrapping):
         """`open_session` starts a machine, with `joint` as for `SessionMachine`."""
         self._runner, self._rows = runner, tuple(rows)
         self._open = partial(open_session, self._rows, joint=True)
-        self._steady = 0  # so many first rows do the same in both machines
-        self._joined: list[list[Behavior]] = []
+        self._joint: list[Pass] = []
         self._asked: Counter[int] = Counter()
 
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
@@ -256,34 +255,31 @@ class JointRuns(_Wrapping):
             while number < len(self._rows) and rest.startswith(f"{self._rows[number]}\n"):
                 rest = rest[len(self._rows[number]) + 1 :]
                 number += 1
-            behavior = self._joint(number, rest, how) if number < len(self._rows) else None
+            behavior = self._run(number, rest, how) if number < len(self._rows) else None
             if behavior is not None:
                 return behavior
         return self._runner.execute(shell_input, state, **how)
 
-    def _joint(self, number: int, text: str, how: dict[str, Any]) -> Behavior | None:
+    def _run(self, number: int, text: str, how: dict[str, Any]) -> Behavior | None:
         """Run a text after the first rows; None if it has to run by itself."""
-        machine, last = self._machine or self._begin(), len(self._rows) - 1
-        if number > self._steady:
-            return None
+        if self._machine is None:
+            self._machine = self._open(nodes=True)
+            self._joint.append(self._pass(self._machine))
         if self._rows[number] == text and not how:
-            # the first run of all rows has to count its processes
             place = self._asked[number]
             self._asked[number] += 1
-            if place < 2 and number < len(self._joined[place]) and (place or number < last):
-                return self._joined[place][number]
-        return machine.run(number, text, joint=True, **how) if number else None
+            if self._joint[0][number] is not None:
+                while len(self._joint) <= place:
+                    machine = self._open()
+                    self._joint.append(self._pass(machine))
+                    machine.close()
+                behavior = self._joint[place][number]
+                if behavior is not None:
+                    return behavior
+        return self._machine.run(number, text, **how) if number else None
 
-    def _begin(self) -> Any:
-        """Run all rows in two machines, and return the first one, which stays open."""
-        machine = self._machine = self._open(nodes=True)
-        machine.row(len(self._rows) - 1)
-        other = self._open(nodes=False)
-        other.row(len(self._rows) - 1)
-        other.close()
-        self._joined = [machine.joined, other.joined]
-        for pair in zip(machine.passed, other.passed, strict=False):
-            if disagree(*pair, ordered=True):
-                break
-            self._steady += 1
-        return machine
+    def _pass(self, machine: Any) -> Pass:
+        """Run all rows, and return the joint behavior of each and the rows before."""
+        last = len(self._rows) - 1
+        machine.row(last)
+        return [machine.joint(number) for number in range(last + 1)]

@@ -347,6 +347,16 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
+class ShellNode:
+    """The answer to `ShellSandbox.export`."""
+
+    node: int
+    """A descriptor of the kept state, which the caller must close; negative if it was not kept."""
+    why: str | None
+    """Why the state was not kept, else None."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entered:
     """The caller's ends of an input's standard streams: descriptors that the caller must close."""
 
@@ -419,8 +429,10 @@ class ShellSandbox(Sandbox, Protocol):
         """
         ...
 
-    def run_line(self, request: Request, *, blind: bool = False) -> Execution:
+    def run_line(self, request: Request, *, blind: bool = False, last: bool = False) -> Execution:
         """Run a line in the shell; `stays` is true if the shell waits for another line.
+
+        With `last` the shell exits after the line, as `bash -c` exits after its last line.
 
         With `blind`, the execution has only output and exit code. The next line without `blind`
         reports the changes.
@@ -440,11 +452,30 @@ class ShellSandbox(Sandbox, Protocol):
         ...
 
     def run_from(self, node: int, request: Request, *, last: bool) -> Execution:
-        """End the machine's shell, and run a line in a copy of a kept one.
+        """End the machine's shell, and run a line in a copy of a kept one, like `run_line`.
 
         The copy has the memory, the working directory and the process ID of the kept shell. The
-        files are those of that time. With `last` the shell exits after the line, as `bash -c` exits
-        after its last line. Errors: those of `run_line`.
+        files are those of that time. Errors: those of `run_line`.
+        """
+        ...
+
+    def return_to(self, node: int) -> None:
+        """End the machine's shell, and continue with a copy of a kept one; see `run_from`."""
+        ...
+
+    def export(self) -> ShellNode:
+        """Keep the shell's memory and the machine's files for other machines of the same system.
+
+        Errors: those of `run`.
+        """
+        ...
+
+    def start_copy(self, node: int, *, idle_seconds: float) -> bool:
+        """Start a copy of another machine's shell in the pristine machine.
+
+        `node` is a descriptor from `export`, and `idle_seconds` is that of `start_shell`. The copy
+        has the other machine's clock. Return whether the shell waits for a line. If not,
+        `end_shell` is to be called. Errors: those of `run`.
         """
         ...
 

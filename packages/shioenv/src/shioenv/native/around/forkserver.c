@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,6 +29,16 @@ void move_server(int kind, int fd, const char *what)
     send_with(server_socket, &request, sizeof request, &fd, 1);
     struct server_reply reply = hear_server();
     if (reply.error) { errno = reply.error; die("%s (%s)", what, config.shell_mode); }
+}
+
+int64_t clock_of_shell(void)
+{
+    char text[256];
+    long long seconds = 0, rest = 0;
+    read_proc(text, sizeof text, "%d/timens_offsets", (int)server_process);
+    const char *line = strstr(text, "boottime");
+    if (!line || sscanf(line, "boottime %lld %lld", &seconds, &rest) != 2) return 0;
+    return seconds * 1000000000ll + rest;
 }
 
 pid_t start_server(const int pair[2])
@@ -69,6 +80,7 @@ pid_t start_server(const int pair[2])
             serve(config.environment);
             exec_fresh(config.environment);
         }
+        personality(ADDR_NO_RANDOMIZE);  /* all servers of a system have the same addresses, so that shells can change machines */
         static char mode[32], *environment[260];
         snprintf(mode, sizeof mode, "SHIOENV_SERVER=%s", config.shell_mode);
         int n = 0;

@@ -18,6 +18,9 @@ extern int mounts_copy;  /* the copy of the layer's mounts that inputs share unt
 pid_t start_server(const int pair[2]);
 void give_layers(int library_layer, int layer);
 
+/* The difference between the clock of the newest shell and the host's in nanoseconds; 0: none. */
+int64_t clock_of_shell(void);
+
 /* Make the fork server join a namespace; a pid namespace applies to its children. */
 void move_server(int kind, int fd, const char *what);
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,7 +59,8 @@ static struct {
 
 static struct node nodes[MOST_NODES];
 static unsigned n_nodes;
-static char attributes[ATTRIBUTES];  /* of the newest shell, before its first line */
+static char attributes[ATTRIBUTES];  /* of the first shell before its first line, and so of each copy */
+static uint64_t processors;          /* of the newest shell before its first line */
 
 bool is_live(void) { return live.open; }
 
@@ -153,8 +155,8 @@ static bool may_enter_mounts(void)
     return is_capable(resident.shell, CAP_SYS_CHROOT) && is_capable(resident.shell, CAP_SYS_ADMIN);
 }
 
-/* Keep the first shell's start directory, as seen in the shell's mounts. */
-static void keep_start(void)
+/* Open the first shell's start directory, as seen in the shell's mounts. */
+static int open_start(void)
 {
     char path[64];
     struct open_how how = {
@@ -163,9 +165,12 @@ static void keep_start(void)
     };
     snprintf(path, sizeof path, "%d/root", (int)resident.shell);
     int root = openat(host_proc, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    live.start = root < 0 ? -1 : (int)syscall(SYS_openat2, root, live.directory, &how, sizeof how);
+    int start = root < 0 ? -1 : (int)syscall(SYS_openat2, root, live.directory, &how, sizeof how);
     close_fd(&root);
+    return start;
 }
+
+static void keep_start(void) { live.start = open_start(); }
 
 /* Whether the disk has room for another layer's directories, and the shell for one more descriptor. */
 static bool has_room(void)
@@ -315,7 +320,10 @@ void start_shell(const struct request *request)
     if (on_terminal) enter_terminal(&shell);
     else noticed = watch(&shell);
     if (is_first && shell.stays) keep_start();
-    if (shell.stays && !on_terminal) read_attributes(resident.shell, attributes);
+    if (shell.stays && !on_terminal) {
+        read_attributes(resident.shell, attributes);
+        processors = processors_of(resident.shell);
+    }
     watch_shell(resident.shell);
     know_cpu(false);
     tell(&shell, noticed);
@@ -344,7 +352,7 @@ void run_line(const struct request *request)
     shared->state_length = 0;
     note_company(false);
     show_uptime(false);
-    shared->call_answer = LINE_RUN;
+    shared->call_answer = request->flags & REQUEST_LAST ? LINE_LAST : LINE_RUN;
     answer_line(notices);
     tell(&line, watch(&line));
 }
@@ -430,7 +438,6 @@ static int fill_node(struct node *node)
 {
     char now[ATTRIBUTES];
     if (live.waiting.shell < 0 || live.terminal >= 0 || !resident.call) return NODE_ENDED;
-    if (n_nodes == MOST_NODES) return NODE_MEMORY;
     if (has_company()) return NODE_PROCESSES;
     if (is_machine_changed() && !has_traffic_alone()) return NODE_MACHINE;
     if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || config.plain || !has_room() || !copy_directory(node))
@@ -442,7 +449,7 @@ static int fill_node(struct node *node)
     }
     if (!has_first_descriptors()) return NODE_DESCRIPTORS;
     read_attributes(resident.shell, now);
-    if (strcmp(now, attributes)) return NODE_ATTRIBUTES;
+    if (strcmp(now, attributes) || processors_of(resident.shell) != processors) return NODE_ATTRIBUTES;
     struct server_request number = {.op = SERVER_NUMBER, .flags = SHELL_PID};
     send_with(server_socket, &number, sizeof number, NULL, 0);
     node->last_number = SHELL_PID + hear_server().processes - 1;
@@ -454,15 +461,42 @@ static void forget_nodes(void)
     while (n_nodes) forget_node(&nodes[--n_nodes]);
 }
 
-void mark_shell(void)
+/* Whether the shell's start directory still has its name. */
+static bool has_start(void)
 {
+    struct stat kept, now;
+    int named = open_start();
+    bool same = !fstat(live.start, &kept) && !fstat(named, &now) && kept.st_ino == now.st_ino && kept.st_dev == now.st_dev;
+    close_fd(&named);
+    return same;
+}
+
+/* Copy the waiting shell to a file for other machines, and return 0 or the NODE_* that prevents it. */
+static int export_shell(struct node *node)
+{
+    int why = fill_node(node);
+    struct disk_state disk = disk_state();
+    bool has_files = memcmp(&disk, &pristine_disk, sizeof disk);
+    if (why) return why;
+    if (frozen_layers() || (has_files && !content_of(node)) || (live.start >= 0 && !has_start())) return NODE_FILES;
+    node->origin = (struct origin){live.started_ns, config.declared_clock ? clock_of_shell() : 0, boot_shown(), live.start >= 0, ""};
+    strcpy(node->origin.start, live.directory);
+    close_ends();
+    live.ends[0] = write_node(node);
+    return live.ends[0] < 0 ? NODE_MEMORY : 0;
+}
+
+void mark_shell(const struct request *request)
+{
+    static struct node exported;
     struct reply reply = {0};
     see_shell();
-    struct node *node = &nodes[n_nodes < MOST_NODES ? n_nodes : 0];
-    int why = fill_node(node);
-    if (why) {
+    bool exports = request->flags & REQUEST_EXPORT, has_place = n_nodes < MOST_NODES;
+    struct node *node = exports ? &exported : &nodes[has_place ? n_nodes : 0];
+    int why = exports ? export_shell(node) : has_place ? fill_node(node) : NODE_MEMORY;
+    if (why || exports) {
         reply.status = -why;
-        if (n_nodes < MOST_NODES) forget_node(node);
+        if (exports || has_place) forget_node(node);
     } else {
         struct disk_state disk = disk_state();
         node->frozen = frozen_layers();
@@ -500,7 +534,6 @@ static bool start_copy(struct watched *shell, const struct node *node)
     memcpy(shared->input, text, sizeof text);
     shared->input_length = sizeof text - 1;
     shared->taken = 0;
-    shared->uptime = 0;
     const struct request *request = shell->request;
     struct request start = *request;
     start.flags &= ~(uint32_t)REQUEST_LINE;  /* nothing is waited for */
@@ -509,7 +542,72 @@ static bool start_copy(struct watched *shell, const struct node *node)
     live.meanwhile |= watch(shell) & ~(unsigned)NOTICED_LINE;
     shell->request = request;
     watch_shell(resident.shell);
-    return shell->stays && !shell->reply->error && become_node(node);
+    if (!shell->stays || shell->reply->error) return false;
+    processors = processors_of(resident.shell);
+    return become_node(node);
+}
+
+/* End a copy that is not as its node, and report this. */
+static void give_up(struct watched *shell, struct reply *reply)
+{
+    live.waiting = *shell;
+    if (shell->shell >= 0) reap(reply);
+    forget_changes();
+    shared->dumped = 0;
+    answer(reply, live.channels, 0);
+}
+
+/* Make a copy wait for its next line. */
+static void settle_copy(struct watched *shell)
+{
+    struct reply *reply = shell->reply;
+    if (!ask_shell(LINE_SETTLE)) {
+        reply->error = ESTALE;
+        give_up(shell, reply);
+        return;
+    }
+    live.waiting = *shell;
+    live.waiting.request = &live.bounds;
+    live.waiting.reply = NULL;
+    reply->flags |= REPLY_STAYS;
+    reply->started_ns = live.started_ns;
+    reply->ended_ns = now_ns(CLOCK_REALTIME);
+    forget_changes();
+    forget_output();
+    shared->dumped = 0;
+    answer(reply, live.channels, 0);
+}
+
+void import_shell(const struct request *request, int file)
+{
+    static struct node node;
+    struct reply reply = {0};
+    struct mapping mapping;
+    if (live.open) _exit(125);
+    live.bounds = *request;
+    open_machine();
+    bool read = map_node(file, &node, &mapping);
+    if (read) {
+        live.started_ns = node.origin.started_ns;
+        show_boot(node.origin.booted);
+        shared->clock = node.origin.clock;
+        strcpy(live.directory, node.origin.start);
+    }
+    struct watched shell = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
+    shared->flags = RUN_LINES | RUN_COPY | order_of(request);
+    bool copied = read && start_copy(&shell, &node);
+    shared->clock = 0;
+    if (content_of(&node)) live.left |= REPLY_FILES;
+    if (mapping.bytes != MAP_FAILED) unmap_node(&mapping);
+    if (!copied) {
+        reply.status = -NODE_MEMORY;
+        give_up(&shell, &reply);
+        return;
+    }
+    if (node.origin.has_start) keep_start();
+    read_attributes(resident.shell, attributes);
+    know_cpu(true);
+    settle_copy(&shell);
 }
 
 void fork_shell(const struct request *request)
@@ -525,19 +623,19 @@ void fork_shell(const struct request *request)
     }
     struct watched line = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
     if (n_nodes) restore_network();
+    shared->uptime = 0;
     bool may = request->node < n_nodes && !is_machine_changed();
-    shared->flags = RUN_LINES | order_of(request);
+    shared->flags = RUN_LINES | RUN_COPY | order_of(request);
     if (!may || !start_copy(&line, &nodes[request->node])) {
         if (!reply.error) reply.error = ESTALE;
-        live.waiting = line;
-        if (line.shell >= 0) reap(&reply);
-        forget_changes();
-        shared->dumped = 0;
-        answer(&reply, live.channels, 0);
+        give_up(&line, &reply);
         return;
     }
-    if (!(request->flags & REQUEST_LAST)) read_attributes(resident.shell, attributes);
     set_cpu(0);  /* of the living processes, which have just started */
+    if (!(request->flags & REQUEST_LINE)) {
+        settle_copy(&line);
+        return;
+    }
     strcpy(shared->input, text);
     shared->held_until = 0;
     shared->dumped = 0;

@@ -16,8 +16,11 @@ void run_line(const struct request *request);
 void look_at_shell(const struct request *request);
 
 /* Keep the waiting shell's state and the layer as a node, and run a line in a copy of a node. */
-void mark_shell(void);
+void mark_shell(const struct request *request);
 void fork_shell(const struct request *request);
+
+/* Continue a node of another machine, which is in this file. */
+void import_shell(const struct request *request, int file);
 
 /* Run an input in the machine without a persistent shell. Its background processes continue. */
 void enter_machine(const struct request *request);

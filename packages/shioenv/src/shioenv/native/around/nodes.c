@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,7 +24,8 @@
 
 enum { MOST_AREAS = 256, MAP_BYTES = 1 << 16, MOST_BYTES = 32 << 20, PIECES = 512 };
 
-/* Areas of a process's memory. Two processes have the same area if the lines in /proc/PID/maps are equal. */
+/* Areas of a process's memory. Two processes have the same area if the lines in /proc/PID/maps are equal, apart from numbers of
+ * files. */
 enum kind { FIXED, ANONYMOUS, HEAP, STACK };
 struct area { uint64_t start, end; enum kind kind; bool copied; uint64_t line; };
 struct areas { unsigned count; struct area list[MOST_AREAS]; };
@@ -52,15 +55,17 @@ static bool read_areas(pid_t process, struct areas *areas)
         struct area area = {0};
         char permissions[5] = "", name[32] = "";
         uint64_t inode = 0;
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &area.start, &area.end, permissions, &inode) != 4 ||
-            areas->count == MOST_AREAS)
+        int numbers = 0, name_at = 0;  /* where the file's device and inode begin, and what follows them; machines differ in these */
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %n%*s %" SCNu64 "%n", &area.start, &area.end, permissions, &numbers,
+                   &inode, &name_at) != 4 || areas->count == MOST_AREAS)
             return false;
+        name_at += (int)strspn(line + name_at, " ");
         const char *at = memchr(line, '[', here);
         if (at && !inode) snprintf(name, sizeof name, "%.*s", (int)(here - (size_t)(at - line)), at);
         area.kind = !strcmp(name, "[heap]") ? HEAP : !strcmp(name, "[stack]") ? STACK : FIXED;
         if (!inode && (!*name || !strncmp(name, "[anon", 5)) && !strcmp(permissions, "rw-p")) area.kind = ANONYMOUS;
         area.copied = permissions[1] == 'w' && permissions[3] == 'p';
-        area.line = hash_of(line, here);
+        area.line = hash_of(line, (size_t)numbers) ^ hash_of(line + name_at, here - (size_t)name_at) * 31;
         areas->list[areas->count++] = area;
         line += here + (line[here] == '\n');
     }
@@ -95,21 +100,29 @@ void read_attributes(pid_t shell, char text[ATTRIBUTES])
     size_t length = 0;
     read_proc(lines, sizeof lines, "%d/status", (int)shell);
     for (const char *line = lines; *line; line += strcspn(line, "\n"), line += *line == '\n')
-        for (unsigned i = 0; i < sizeof kept / sizeof *kept; i++)
-            if (!strncmp(line, kept[i], strlen(kept[i])) && length < ATTRIBUTES / 2)
-                length += (size_t)snprintf(text + length, ATTRIBUTES - length, "%.*s\n", (int)strcspn(line, "\n") % 256, line);
+        for (unsigned i = 0; i < sizeof kept / sizeof *kept; i++) {
+            if (strncmp(line, kept[i], strlen(kept[i])) || length >= ATTRIBUTES / 2) continue;
+            const char *end = line + strcspn(line, "\n"), *from = line;
+            while (*line == 'N' && line[1] == 'S' && memchr(from, '\t', (size_t)(end - from)))
+                from = (const char *)memchr(from, '\t', (size_t)(end - from)) + 1;  /* an id in the innermost namespace */
+            length += (size_t)snprintf(text + length, ATTRIBUTES - length, "%.*s\n", (int)(end - from) % 256, from);
+        }
     for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
         read_proc(lines, 64, "%d/%s", (int)shell, files[i]);
         length += (size_t)snprintf(text + length, ATTRIBUTES - length, "%s\n", lines);
     }
     struct sched_param parameters = {0};
+    sched_getparam(shell, &parameters);
+    snprintf(text + length, ATTRIBUTES - length, "%d %d %d %ld", getpriority(PRIO_PROCESS, (id_t)shell), sched_getscheduler(shell),
+             parameters.sched_priority, syscall(SYS_ioprio_get, 1, shell));
+}
+
+uint64_t processors_of(pid_t shell)
+{
     cpu_set_t processors;
     CPU_ZERO(&processors);
-    sched_getparam(shell, &parameters);
     sched_getaffinity(shell, sizeof processors, &processors);
-    snprintf(text + length, ATTRIBUTES - length, "%d %d %d %ld %" PRIx64, getpriority(PRIO_PROCESS, (id_t)shell),
-             sched_getscheduler(shell), parameters.sched_priority, syscall(SYS_ioprio_get, 1, shell),
-             hash_of((const char *)&processors, sizeof processors));
+    return hash_of((const char *)&processors, sizeof processors);
 }
 
 bool ask_shell(uint32_t what)
@@ -146,6 +159,7 @@ bool copy_shell(struct node *node)
         if (length > MOST_BYTES) return false;
     }
     node->bytes = malloc(length);
+    node->length = length;
     for (unsigned i = 0; node->bytes && i < node->areas->count; i++) {
         const struct area *area = &node->areas->list[i];
         uint64_t start = start_in(node, area);
@@ -269,3 +283,51 @@ void forget_node(struct node *node)
     node->areas = NULL;
     node->bytes = NULL;
 }
+
+/* Parts of a node's file, after the node itself. */
+enum { AREAS, MEMORY, FILES, READ_TIMES, N_PARTS };
+
+static void find_parts(const struct node *node, const void *parts[N_PARTS], size_t lengths[N_PARTS])
+{
+    parts[AREAS] = node->areas, lengths[AREAS] = sizeof *node->areas;
+    parts[MEMORY] = node->bytes, lengths[MEMORY] = node->length;
+    parts[FILES] = node->layer.bytes.bytes, lengths[FILES] = node->layer.bytes.length;
+    parts[READ_TIMES] = node->layer.read_times.bytes, lengths[READ_TIMES] = node->layer.read_times.length;
+}
+
+int write_node(const struct node *node)
+{
+    const void *parts[N_PARTS];
+    size_t lengths[N_PARTS];
+    find_parts(node, parts, lengths);
+    struct iovec vectors[1 + N_PARTS] = {{(void *)(uintptr_t)node, sizeof *node}};
+    size_t total = sizeof *node;
+    for (int i = 0; i < N_PARTS; i++) {
+        vectors[1 + i] = (struct iovec){(void *)(uintptr_t)parts[i], lengths[i]};
+        total += lengths[i];
+    }
+    int file = memfd_create("node", MFD_CLOEXEC);
+    if (file >= 0 && writev(file, vectors, 1 + N_PARTS) != (ssize_t)total) close_fd(&file);
+    return file;
+}
+
+bool map_node(int file, struct node *node, struct mapping *mapping)
+{
+    struct stat status;
+    const void *parts[N_PARTS];
+    size_t lengths[N_PARTS], at = sizeof *node;
+    if (fstat(file, &status) || (size_t)status.st_size < at) return false;
+    mapping->length = (size_t)status.st_size;
+    mapping->bytes = mmap(NULL, mapping->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_POPULATE, file, 0);
+    if (mapping->bytes == MAP_FAILED) return false;
+    memcpy(node, mapping->bytes, sizeof *node);
+    find_parts(node, parts, lengths);
+    for (int i = 0; i < N_PARTS; at += lengths[i++]) parts[i] = mapping->bytes + at;
+    node->areas = (void *)(uintptr_t)parts[AREAS];
+    node->bytes = (void *)(uintptr_t)parts[MEMORY];
+    node->layer.bytes.bytes = (void *)(uintptr_t)parts[FILES];
+    node->layer.read_times.bytes = (void *)(uintptr_t)parts[READ_TIMES];
+    return at == mapping->length;
+}
+
+void unmap_node(struct mapping *mapping) { munmap(mapping->bytes, mapping->length); }

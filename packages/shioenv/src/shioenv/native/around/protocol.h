@@ -57,8 +57,11 @@ enum {
     REQUEST_APART = 2048,     /* beside a persistent shell: on the pristine system's files */
     REQUEST_MARK = 65536,     /* keep the persistent shell's state as a node; the reply's status is its number, or a negative NODE_*. If the
                                * layer was changed, the shell has ended afterwards */
-    REQUEST_FORK = 131072,    /* for a line: run it in a copy of a node's shell, in the files as they were there. The machine's shell is ended first */
-    REQUEST_LAST = 262144,    /* with REQUEST_FORK: the line is the last one of `bash -c` */
+    REQUEST_EXPORT = 524288,  /* with REQUEST_MARK: the node is a file, which REQUEST_HAND passes, and the shell continues */
+    REQUEST_FORK = 131072,    /* continue in a copy of a node's shell, in the files as they were there, with a line if REQUEST_LINE is set. The
+                               * machine's shell is ended first. With REQUEST_SHELL: the node is the file that comes with the request, and the
+                               * machine is pristine; the reply's status is 0 or a negative NODE_* */
+    REQUEST_LAST = 262144,    /* for a line: it is the last one of `bash -c` */
     REQUEST_EAGER = 64, REQUEST_LAZY = 128,  /* order in which the shell's processes start (inside/order.c) */
 };
 

@@ -51,12 +51,13 @@
 #define USUAL_SLACK_NS 50000
 #define OPEN_FILES 65536  /* per process; the host's own limit may be lower */
 
-static void run_request(const struct request *request, const uint8_t *standard_input)
+static void run_request(const struct request *request, const uint8_t *standard_input, int file)
 {
-    if (request->flags & REQUEST_SHELL) start_shell(request);
+    if (file >= 0) import_shell(request, file);
+    else if (request->flags & REQUEST_SHELL) start_shell(request);
     else if (request->flags & REQUEST_FORK) fork_shell(request);
     else if (request->flags & REQUEST_LINE) run_line(request);
-    else if (request->flags & REQUEST_MARK) mark_shell();
+    else if (request->flags & REQUEST_MARK) mark_shell(request);
     else if (request->flags & REQUEST_LOOK) look_at_shell(request);
     else if (request->flags & REQUEST_ENTER) enter_machine(request);
     else if (request->flags & REQUEST_HAND) hand_ends();
@@ -65,14 +66,24 @@ static void run_request(const struct request *request, const uint8_t *standard_i
     else run(request, standard_input);
 }
 
+/* Receive a request, perhaps with a file (else -1); false if the peer is gone. */
+static bool receive_request(struct request *request, int *file)
+{
+    int files[DESCRIPTORS];
+    ssize_t n = receive_with(control, request, sizeof *request, files);
+    *file = files[0];
+    return n > 0 && read_all(control, (char *)request + n, sizeof *request - (size_t)n);
+}
+
 static void serve_requests(void)
 {
     struct request request;
+    int file;
     uint8_t *standard_input = NULL;  /* allocated on demand, so that process 1 does not have it */
     signal(SIGPIPE, SIG_IGN);  /* its reader may stop at any time */
     for (;;) {
         if (is_live()) await_request();
-        if (!read_all(control, &request, sizeof request)) return;
+        if (!receive_request(&request, &file)) return;
         if (request.cwd_length >= CWD_MAX || request.input_length >= INPUT_MAX || request.stdin_length > STDIN_MAX)
             _exit(125);
         if (!read_all(control, shared->cwd, request.cwd_length)) return;
@@ -81,7 +92,8 @@ static void serve_requests(void)
         shared->input_length = request.input_length;
         if (request.stdin_length && !standard_input && !(standard_input = malloc(STDIN_MAX))) _exit(125);
         if (!read_all(control, standard_input, request.stdin_length)) return;
-        run_request(&request, standard_input);
+        run_request(&request, standard_input, file);
+        close_fd(&file);
     }
 }
 

@@ -34,6 +34,14 @@ void show_uptime(bool anew)
     CHECK((int)pwrite(file, text, (size_t)length, 0), "write the uptime");
 }
 
+int64_t boot_shown(void) { return booted; }
+
+void show_boot(int64_t when)
+{
+    booted = when;
+    show_uptime(false);
+}
+
 /* Called while the outer mounts are created; `disk` is a directory for a file system of size 0. */
 void cover_uptime(const char *proc, const char *disk)
 {

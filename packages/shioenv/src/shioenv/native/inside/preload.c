@@ -392,6 +392,7 @@ static int preloaded_main(int argc, char **argv, char **environment)
     standard_output = symbol("stdout");
     standard_error = symbol("stderr");
     read_memory_map();
+    syscall(SYS_personality, 0);  /* programs have random addresses (start_server) */
     prctl(PR_SET_DUMPABLE, 0);
     if (late) return bash_main(argc, argv, environment);
     serve(saved_environment);

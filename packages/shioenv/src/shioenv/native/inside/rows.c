@@ -260,20 +260,22 @@ __attribute__((cold)) static void prepare_node(void)
 }
 
 static jmp_buf waiting;  /* the shell in its newest call */
+enum { RUNS = 1, WAITS };  /* what a shell does with another one's memory */
 
 /* Wait for a line. A shell that continues with another one's memory returns from the other one's call. Both are in the same call of
  * this function, at the same place of the same stack. */
 __attribute__((cold)) static long await_line(void)
 {
-    if (_setjmp(waiting)) return 0;
+    if (_setjmp(waiting) == RUNS) return 0;
     for (;;) {
         long answer = syscall(SYS_prctl, LINE_CALL, 0, 0, 0, 0);
         if (answer > 0) enter_mounts((int)answer);
         else if (answer || shared->call_answer <= LINE_LAST) return answer;
         else if (shared->call_answer >= LINE_CONTINUE) {
             shared->call_answer -= LINE_CONTINUE;
-            longjmp(waiting, 1);
+            longjmp(waiting, RUNS);
         }
+        else if (shared->call_answer == LINE_SETTLE) longjmp(waiting, WAITS);
         else if (shared->call_answer == LINE_PREPARE) prepare_node();
         else describe_node();
     }
@@ -304,8 +306,9 @@ __attribute__((cold)) static int run_lines(void *nothing)
     (void)nothing;
     replace_source(run_lines, source_builtin);
     if (nesting) --*nesting;
-    for (;;) {
-        dump_state();
+    bool is_copy = shared->flags & RUN_COPY;
+    for (;; is_copy = false) {
+        if (!is_copy) dump_state();
         shared->line_status = (uint32_t)*last_command_exit_value;
         if (await_line()) break;
         shared->input[INPUT_MAX - 1] = 0;

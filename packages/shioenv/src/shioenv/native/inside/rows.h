@@ -26,7 +26,8 @@ enum {
     LINE_LAST,               /* the same, as the last one of `bash -c`, with which the shell ends */
     LINE_DESCRIBE,           /* fill shared->node */
     LINE_PREPARE,            /* take the kernel state and the areas of shared->node */
-    LINE_CONTINUE,           /* continue with the memory that the supervisor wrote, that of a shell that waited here, and LINE_RUN */
+    LINE_SETTLE,             /* wait with the memory that the supervisor wrote, that of a shell that waited here */
+    LINE_CONTINUE,           /* continue with this memory, and LINE_RUN */
     LINE_CONTINUE_LAST,      /* the same, and LINE_LAST */
 };
 

@@ -142,17 +142,17 @@ static int64_t kernel_time(clockid_t clock)
 /* Create a time namespace for the next child, with the declared uptime as its time since boot. It starts at the last tick of the
  * clock of file timestamps, so that files of a run are never older than the run. It starts at a whole millisecond, so that programs
  * can compute its difference from real time exactly (library/clock.c). */
-static int renew_clock(int64_t uptime)
+static int renew_clock(int64_t uptime, int64_t offset)
 {
     if (unshare(CLONE_NEWTIME)) return -1;
     int64_t booted = 0, nearest = INT64_MAX;
-    for (int tries = 0; tries < 50 && nearest > MILLISECOND / 50; tries++) {
+    for (int tries = 0; !offset && tries < 50 && nearest > MILLISECOND / 50; tries++) {
         int64_t before = kernel_time(CLOCK_BOOTTIME), real = kernel_time(CLOCK_REALTIME);
         int64_t took = kernel_time(CLOCK_BOOTTIME) - before;
         if (took < nearest) booted = real - (before + took / 2), nearest = took;
     }
     int64_t tick = kernel_time(CLOCK_REALTIME_COARSE);
-    int64_t offset = uptime * SECOND - (tick - tick % MILLISECOND - booted);
+    if (!offset) offset = uptime * SECOND - (tick - tick % MILLISECOND - booted);
     long long seconds = offset / SECOND, rest = offset % SECOND;
     if (rest < 0) rest += SECOND, seconds--;
     char text[128];
@@ -271,7 +271,7 @@ void serve(char **environment)
             int copy = request.flags & RUN_IN_COPY ? fds[next++] : -1;
             int input = request.flags & RUN_WITH_STDIN ? fds[next++] : -1;
             int start = request.flags & RUN_WITH_START ? fds[next] : -1;
-            if (shared->uptime && renew_clock(shared->uptime)) reply.error = errno ? errno : EIO;
+            if (shared->uptime && renew_clock(shared->uptime, shared->clock)) reply.error = errno ? errno : EIO;
             uint32_t last = request.pid ? 0 : last_number();
             int entering[2] = {-1, -1};
             if (request.flags & RUN_STAYS && syscall(SYS_pipe2, entering, O_CLOEXEC)) reply.error = errno;

@@ -42,6 +42,7 @@ struct shared {
     volatile uint32_t line_status;  /* the exit code of a persistent shell's last line */
     uint32_t processors;      /* number of processors of the declared machine */
     int64_t uptime;           /* seconds since boot at the run's start; 0: continue the sandbox's */
+    int64_t clock;            /* with `uptime`: the difference to the host's clock in nanoseconds; 0: by the uptime */
     volatile int64_t held_until;         /* end of the time for holding processes (CLOCK_MONOTONIC, ns); 0: none was held yet */
     volatile uint32_t held[HELD_MAX];    /* processes held until all others wait (order.c) */
     volatile uint32_t call_answer;       /* LINE_* of rows.h: what a waiting shell does next */
@@ -60,6 +61,7 @@ enum {
     RUN_ROWS = 2,   /* the input `. /dev/stdin` runs the rows (rows.h) */
     RUN_EAGER = 4,  /* a process that starts another one continues once all others wait */
     RUN_LINES = 16, /* the input `. /dev/stdin` runs lines as they arrive, each in `input` (rows.h) */
+    RUN_COPY = 32,  /* with RUN_LINES: the shell gets another one's memory before its first line */
     RUN_LAZY = 8,   /* a new process starts once all others wait, the youngest first */
 };
 

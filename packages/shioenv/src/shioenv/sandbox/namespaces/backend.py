@@ -40,6 +40,7 @@ from shioenv.sandbox.base import (
     Marked,
     Request,
     ShellMode,
+    ShellNode,
     Uncopied,
 )
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
@@ -291,18 +292,45 @@ class NamespaceSandbox(Uncopied):
         return execution
 
     @in_turn
-    def run_line(self, request: Request, *, blind: bool = False) -> Execution:
+    def run_line(self, request: Request, *, blind: bool = False, last: bool = False) -> Execution:
         """Run a line in the persistent shell; see `ShellSandbox.run_line`."""
-        return self._of_shell(request, Ask.LINE | (Ask.BLIND if blind else 0))
+        ask = Ask.LINE | (Ask.BLIND if blind else 0) | (Ask.LAST if last else 0)
+        return self._of_shell(request, ask)
 
     @in_turn
     def mark(self) -> Marked:
         """Keep the state of the persistent shell; see `ShellSandbox.mark`."""
-        reply, _ = self._exchange(Request(""), Ask.MARK)
+        return self._mark(Ask.MARK)
+
+    def _mark(self, ask: int) -> Marked:
+        reply, _ = self._exchange(Request(""), ask)
         self._succeed(reply, Request(""))
         said = meaning(reply.flags)
         why = [*UNMARKED.values()][-1 - reply.status] if reply.status < 0 else None
         return Marked(reply.status, why, said.stays, said.frozen, said.traffic)
+
+    @in_turn
+    def export(self) -> ShellNode:
+        """Keep the state of the shell for other machines; see `ShellSandbox.export`."""
+        marked = self._mark(Ask.MARK | Ask.EXPORT)
+        return ShellNode(self._ends(1)[0] if marked.why is None else -1, marked.why)
+
+    @in_turn
+    def start_copy(self, node: int, *, idle_seconds: float) -> bool:
+        """Start a copy of another machine's shell; see `ShellSandbox.start_copy`."""
+        if self._process is None:
+            self._live = False
+        ask = Ask.SHELL | Ask.FORK
+        reply, execution = self._exchange(Request(""), ask, idle_seconds, file=node)
+        self._live = True
+        self._succeed(reply, Request(""))
+        return execution.stays
+
+    @in_turn
+    def return_to(self, node: int) -> None:
+        """Continue with a copy of a node's shell; see `ShellSandbox.return_to`."""
+        reply, _ = self._exchange(Request(""), Ask.FORK, node=node)
+        self._succeed(reply, Request(""))
 
     @in_turn
     def run_from(self, node: int, request: Request, *, last: bool) -> Execution:
@@ -479,9 +507,17 @@ class NamespaceSandbox(Uncopied):
         return self._completed(execution, said)
 
     def _exchange(
-        self, request: Request, ask: int, idle_seconds: float = 0.0, node: int = 0
+        self,
+        request: Request,
+        ask: int,
+        idle_seconds: float = 0.0,
+        node: int = 0,
+        file: int | None = None,
     ) -> tuple[Reply, Execution]:
-        """Send a request and return the reply; open a sandbox if none is open."""
+        """Send a request, perhaps with a descriptor, and return the reply.
+
+        A sandbox is opened if none is open.
+        """
         start = self._start_of(request)
         message = pack_request(request, start, self.limits, ask, idle_seconds, node)
         if self._closed:
@@ -503,7 +539,10 @@ class NamespaceSandbox(Uncopied):
             self._socket.settimeout(patience)
         try:
             self._asking = True
-            self._socket.sendall(message)
+            if file is not None and isinstance(self._socket, SupervisorSocket):
+                self._socket.send_with(message, file)
+            else:
+                self._socket.sendall(message)
             reply, body = read_reply(self._receive, limits)
             self._asking = False
             return reply, reply.execution(body, limits, separate=request.separate)

@@ -94,9 +94,12 @@ class Ask(IntEnum):
     MARK = 65536
     """Keep the state of the persistent shell as a node."""
     FORK = 131072
-    """For a line: run it in a copy of a node's shell."""
+    """Continue in a copy of a node's shell, with a line if `LINE` is set. With `SHELL`: the node is
+    a file that comes with the request."""
     LAST = 262144
-    """For a line with `FORK`: the shell exits after it, as `bash -c` does after its last line."""
+    """For a line: the shell exits after it, as `bash -c` does after its last line."""
+    EXPORT = 524288
+    """With `MARK`: the node is a file, which `HAND` passes."""
 
 
 class ReplyFlags(IntFlag):
@@ -395,6 +398,11 @@ class SupervisorSocket:
         sent = 0
         while sent < len(data):
             sent += self._patiently(partial(self._connection.send, memoryview(data)[sent:]))
+
+    def send_with(self, data: bytes, descriptor: int) -> None:
+        """Send these bytes with a descriptor. Errors: those of `recv`."""
+        given = partial(socket.send_fds, self._connection, [data], [descriptor])
+        self.sendall(data[self._patiently(given) :])
 
     def recv(self, most: int) -> bytes:
         """Return some of the bytes that the supervisor wrote; none once it has ended.
