@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,19 @@ def test_limits_on_processes_are_the_declared_ones_in_every_shell(runner: Sandbo
         servers = [pid for pid in children(supervisor) if "bash" in _comm(pid)]
         (limit,) = {line for pid in servers for line in _limits(pid) if "Max processes" in line}
         assert limit.split()[2:4] == ["8192", "8192"]
+
+
+def test_a_process_has_more_machines_than_a_machine_may_have_processes(system: System) -> None:
+    """The declared soft limit, 800, ended the 800th machine."""
+    declared = system.declaration
+    few = dict(declared.session.limits) | {"nproc": (16, 8192)}
+    narrow = replace(
+        system, declaration=replace(declared, session=replace(declared.session, limits=few))
+    )
+    with ExitStack() as stack, open_sandbox(narrow) as runner:
+        shells = [stack.enter_context(ResidentShell(runner, HOME)) for _ in range(18)]
+        outputs = {shell.run("echo $((40 + 2)); ulimit -u").output for shell in shells}
+        assert outputs == {b"42\n16\n"}
 
 
 def test_a_shell_without_free_processes_stops_no_other(system: System) -> None:
