@@ -1,28 +1,37 @@
-"""Measure the cost of resident shells: a line, a fork, many of them alive, an episode.
+"""Measure the cost of resident shells: many of them alive, a line, a fork, an episode.
 
-    python benchmarks/shells.py [--rounds N] [--shells N] [--forks N] [--seconds S] [--json]
+    python benchmarks/shells.py [--counts N...] [--rounds N] [--forks N] [--seconds S] [--json]
+    python benchmarks/shells.py --counts 1 10 100 300 1000 --rounds 0
 
-Ratios are of the same round: a line in a resident shell, and the same input as a separate run.
-Episodes are played in resident shells, by repetition, and in a vector, one after the other.
-docs/performance.md explains the lines.
+Many shells are compared with Bash on pipes, and with Bash in bubblewrap if that is installed. A
+thousand shells take 10 GB. The other ratios are of the same round: a line in a resident shell, and
+the same input as a separate run. Episodes are played in resident shells, by repetition, and in a
+vector, one after the other. docs/performance.md explains the lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import platform
 import resource
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.live.resident import ResidentShell
+from shioenv.live.resident import ResidentShell, open_shell
+from shioenv.system.store import find_system
 from shioenv_agents.tasks.env import Beginnings, TaskEnv, TaskVectorEnv
 from shioenv_agents.tasks.task import Goal, Task
 
@@ -34,6 +43,13 @@ EPISODE = (
 )  # fmt: skip
 MANY = 10_000
 """Files to change before a line, for measuring lines after many changes."""
+
+
+THREADS = 4
+"""Threads that run the lines of many shells."""
+
+ROLLOUTS = 4
+"""Rollouts in each of many shells."""
 
 
 def took(action: Callable[[], object]) -> float:
@@ -109,31 +125,108 @@ def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
     with ExitStack() as stack:
         shell = stack.enter_context(ResidentShell(runner, start_of(runner)))
         shell.run(histories["one line"][0])
-        before = available()
+        before = sum(memory().values())
         for _ in range(forks):
             stack.enter_context(shell.fork())
-        found["MB a fork, all alive"] = (before - available()) / forks
+        found["MB a fork, all alive"] = (sum(memory().values()) - before) / forks
     return found
 
 
-def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[str, float]:
-    """Return the share of one processor that many shells take, each with a line a second."""
-    kinds = ("true", "a=1", "ls -la", "touch x")
-    with ExitStack() as stack:
-        shells = [
-            stack.enter_context(ResidentShell(runner, start_of(runner))) for _ in range(count)
-        ]
-        began, before, rounds = time.perf_counter(), processor_seconds(), 0
-        while time.perf_counter() - began < seconds:
-            due = began + rounds
-            for number, shell in enumerate(shells):
-                at = due + number / count
-                time.sleep(max(0.0, at - time.perf_counter()))
-                shell.run(kinds[number % len(kinds)])
-            rounds += 1
-        passed = time.perf_counter() - began
-        used = processor_seconds() - before
-    return {f"{count} shells with a line a second, % of a processor": 100 * used / passed}
+class PlainShell:
+    """A Bash of this host on pipes, without capture; `prefix` is a program that starts it."""
+
+    def __init__(self, home: str, prefix: Sequence[str] = ()) -> None:
+        self._process = subprocess.Popen(
+            [*prefix, "bash", "--norc", "--noprofile"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=home,
+        )
+        self.run("true")
+
+    def run(self, line: str) -> None:
+        """Run a line and wait for its end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\necho; echo end of line\n".encode())
+        self._process.stdin.flush()
+        while self._process.stdout.readline() != b"end of line\n":
+            pass
+
+    def close(self) -> None:
+        """End the shell."""
+        self._process.communicate()
+
+
+def kinds_of_shells(home: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield a name for each kind of shell that this host has, with a function that opens one."""
+    yield "shioenv", open_shell
+    yield "bash", lambda: PlainShell(home)
+    if shutil.which("bwrap"):
+        mounts = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", home, home)
+        yield "bubblewrap", lambda: PlainShell(home, ("bwrap", "--unshare-all", *mounts))
+
+
+def of_many_shells(
+    opens: Callable[[], Any], count: int, seconds: float
+) -> Iterator[tuple[str, float]]:
+    """Measure shells that are open at the same time, each opened by itself."""
+    lines = ("true", "a=1", "ls -la", "touch x")
+    with ExitStack() as stack, closing(opens()):  # the first one loads what all share
+        before = memory()
+        opening = []
+        shells = []
+        for _ in range(count):
+            began = time.perf_counter()
+            shells.append(opens())
+            opening.append(time.perf_counter() - began)
+            stack.callback(shells[-1].close)
+        yield "opening p50, ms", median_ms(opening)
+        yield "… p90, ms", 1000 * sorted(opening)[int(0.9 * count)]
+        yield "… p50 of the last tenth, ms", median_ms(opening[-max(1, count // 10) :])
+        for name, value in memory().items():
+            yield f"{name} of a shell", (value - before[name]) / count
+
+        def take_turns(part: int) -> list[float]:
+            """Run a line a second in each of a part of the shells; return seconds since due."""
+            late, began = [], time.perf_counter()
+            for second in range(max(1, round(seconds))):
+                for number in range(part, count, THREADS):
+                    due = began + second + number / count
+                    time.sleep(max(0.0, due - time.perf_counter()))
+                    shells[number].run(lines[(number + second) % len(lines)])
+                    late.append(time.perf_counter() - due)
+            return late
+
+        def roll_out(part: int) -> int:
+            """Run lines in each of a part of the shells from the same state; return how often."""
+            numbers = range(part, count, THREADS)
+            for number in numbers:
+                shell = shells[number]
+                mark = shell.mark() if isinstance(shell, ResidentShell) else None
+                for _ in range(ROLLOUTS):
+                    for line in EPISODE:
+                        shell.run(line)
+                    if mark is not None:
+                        shell.rollback(mark)
+                    else:
+                        shell.close()
+                        shell = opens()
+                shells[number] = shell
+                stack.callback(shell.close)
+            return ROLLOUTS * len(numbers)
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            used, began = processor_seconds(), time.perf_counter()
+            late = sorted(each for part in threads.map(take_turns, range(THREADS)) for each in part)
+            used, began = processor_seconds() - used, time.perf_counter() - began
+            yield "a line each second: latency p50, ms", median_ms(late)
+            yield "… p99, ms", 1000 * late[int(0.99 * len(late))]
+            yield "… % of a processor, whole host", 100 * used / began
+            began = time.perf_counter()
+            rollouts = sum(threads.map(roll_out, range(THREADS)))
+            yield "rollouts of 8 lines a second", rollouts / (time.perf_counter() - began)
 
 
 def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
@@ -194,10 +287,50 @@ def start_of(runner: SandboxRunner) -> str:
     return runner.system.declaration.start_directory
 
 
-def available() -> float:
-    """Return the free MB of memory on this host."""
-    text = Path("/proc/meminfo").read_text()
-    return int(text.split("MemAvailable:")[1].split()[0]) / 1024
+def memory() -> dict[str, float]:
+    """Return the MB of memory in use and the processes: PSS of this process's, others of the host.
+
+    A memory that several processes share counts once.
+    """
+    kernel = ("Slab:", "PageTables:", "VmallocUsed:", "Percpu:")
+    rows = (row.split() for row in Path("/proc/meminfo").read_text().splitlines())
+    values = {row[0]: int(row[1]) for row in rows}
+    family = descendants()
+    own = [pid for at, pid in enumerate(family) if not at or not shares_memory(pid, family[at - 1])]
+    return {
+        "processes": len(family),
+        "PSS, MB": sum(map(pss, own)) / 1024,
+        "tmpfs, MB": values["Shmem:"] / 1024,
+        "memory of the kernel, MB": sum(values[name] for name in kernel) / 1024,
+    }
+
+
+def descendants() -> list[int]:
+    """Return the processes below this one, those of a parent one after the other."""
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                children = [int(pid) for pid in task.read_text().split()]
+                found += children
+                waiting += children
+    return found
+
+
+def shares_memory(pid: int, other: int) -> bool:
+    """Whether two processes have one memory."""
+    of_x86, kcmp_vm = 312, 1
+    return int(ctypes.CDLL(None).syscall(of_x86, pid, other, kcmp_vm, 0, 0)) == 0
+
+
+def pss(pid: int) -> int:
+    """Return the KB of a process's memory, with its share of what others use as well."""
+    with suppress(OSError):
+        for row in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if row.startswith("Pss:"):
+                return int(row.split()[1])
+    return 0
 
 
 def processor_seconds() -> float:
@@ -207,34 +340,55 @@ def processor_seconds() -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of many shells, then the figures of one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--shells", type=int, default=200)
+    parser.add_argument("--counts", type=int, nargs="*", default=[1, 10, 100])
+    parser.add_argument("--rounds", type=int, default=200, help="0: only the table of many shells")
     parser.add_argument("--forks", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--json", action="store_true", help="one object of JSON and nothing else")
     given = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    load = os.getloadavg()[0]
     found: dict[str, float] = {}
+    if not given.json:
+        release = platform.release()
+        print(
+            f"machine  {os.cpu_count()} processors, Linux {release}, {soft} open files, load {load}"
+        )
+
+    def add(more: Iterable[tuple[str, float]]) -> None:
+        for name, value in more:
+            found[name] = value
+            if not given.json:
+                print(f"{name:72}{value:10.2f}", flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        system = find_system(None)
+        start = system.declaration.start_directory
+        home = shutil.copytree(
+            f"{system.rootfs}{start}",
+            f"{scratch}/home",
+            symlinks=True,
+            ignore=shutil.ignore_patterns("pipe"),
+        )
+        for many in given.counts:
+            for kind, opens in kinds_of_shells(home):
+                figures = of_many_shells(opens, many, given.seconds)
+                add((f"{many} x {kind}: {name}", value) for name, value in figures)
     measures: tuple[Callable[[SandboxRunner], dict[str, float]], ...] = (
         lambda runner: of_lines(runner, given.rounds),
         lambda runner: of_many_changes(runner, given.rounds),
         lambda runner: of_episodes(runner, max(3, given.rounds // 10)),
         lambda runner: of_forks(runner, given.forks),
-        lambda runner: of_many_shells(runner, given.shells, given.seconds),
     )
-    for measure in measures:
+    for measure in measures if given.rounds else ():
         with open_sandbox() as runner:
             runner.run("true")
-            found |= measure(runner)
+            add(measure(runner).items())
     if given.json:
-        print(json.dumps({name: round(value, 3) for name, value in found.items()}))
-        return
-    print(f"machine  {os.cpu_count()} processors, Linux {platform.release()}, {soft} open files")
-    for name, value in found.items():
-        print(f"{name:56}{value:10.2f}")
+        print(json.dumps({name: round(value, 3) for name, value in found.items()} | {"load": load}))
 
 
 if __name__ == "__main__":

@@ -250,6 +250,7 @@ def test_a_shell_that_opens_while_the_sandbox_is_closed_is_closed_too(
         return opened[0]
 
     with ThreadPoolExecutor(1) as threads, open_sandbox(system) as sandbox:
+        sandbox.run("true")  # so the shell does not take its machine
         monkeypatch.setattr("shioenv.behavior.observe.default_sandbox", slow)
         started = threads.submit(sandbox.start_shell, HOME, idle_seconds=60)
         opens.wait()

@@ -10,7 +10,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from threading import RLock, local
+from threading import Lock, RLock, local
 from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
@@ -70,11 +70,15 @@ class SandboxRunner(Uncopied):
     several shells. A forked process cannot use the runner.
     """
 
+    _ran = _given = False
+    """Whether the runner's own sandbox is kept for runs, and whether a shell took it."""
+
     def __init__(self, system: System, limits: Limits | None = None) -> None:
         self.system = system
         self._spent = _Spent()
         self._closed = False
         self._sandbox = default_sandbox(system, limits)
+        self._choosing = Lock()  # held to set `_ran` or `_given`
         self._opened: list[Sandbox] = [self._sandbox]
         self._machines: list[ShellSandbox] = []  # the sandboxes in `_opened` that wait for a shell
         self._lent: list[Lines] = []
@@ -233,6 +237,8 @@ class SandboxRunner(Uncopied):
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
             # keep only the newest context: each takes megabytes, and workers live long
+            if start not in self._recorders:
+                self._keep_for_runs()
             known = start, self._recorder(start).context(self.system.profile, files)
             self._context = known
         return known[1]
@@ -272,9 +278,10 @@ class SandboxRunner(Uncopied):
         """Start a resident shell in a start directory (None: the first one).
 
         Each shell has a separate machine, so shells and runs are independent. A machine serves one
-        shell after the other. The shell ends after waiting for its next line for `idle_seconds`.
-        `separate` gives it two output channels. Errors: those of `run`; SandboxError if
-        `keeps_shells` is False.
+        shell after the other. The first shell of a runner that has run no input takes the runner's
+        own machine; a later run opens another. The shell ends after waiting for its next line for
+        `idle_seconds`. `separate` gives it two output channels. Errors: those of `run`;
+        SandboxError if `keeps_shells` is False.
         """
         start = cwd or self.system.declaration.start_directory
         lines, _ = self._started(
@@ -366,14 +373,10 @@ class SandboxRunner(Uncopied):
             if self._closed:
                 raise SandboxError("the sandbox is closed", hint="open a new one")
             recorder = self._recorder(start)
-            if not self._machines:
-                machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
-                self._opened.append(machine)
-                self._machines.append(machine)
-                if self._closed:  # another thread closed it meanwhile
-                    machine.close()
-                    raise SandboxError("the sandbox was closed", hint="open a new one")
-            sandbox = self._machines.pop(0)
+            with self._choosing:
+                take = not (self._ran or self._given)
+                self._given = self._given or take
+            sandbox = cast("ShellSandbox", self._sandbox) if take else self._idle_machine()
         try:
             given = start_in(sandbox)
         except BaseException:
@@ -382,6 +385,31 @@ class SandboxRunner(Uncopied):
         hostname = self.system.declaration.machine.hostname.encode()
         lines = lines or LineRecorder(recorder, hostname, self.read)
         return Lines(sandbox, lines, start, self._machines.append), given
+
+    def _idle_machine(self) -> ShellSandbox:
+        """Return a machine that no shell uses; open one if necessary. The caller has the lock."""
+        if self._machines:
+            return self._machines.pop(0)
+        machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
+        self._opened.append(machine)
+        if self._closed:  # another thread closed it meanwhile
+            machine.close()
+            raise SandboxError("the sandbox was closed", hint="open a new one")
+        return machine
+
+    def _keep_for_runs(self) -> None:
+        """Prevent shells from taking the runner's own sandbox."""
+        if not self._ran:
+            with self._choosing:
+                self._ran = True
+
+    def _for_runs(self) -> Sandbox:
+        """Return the sandbox for runs, which no shell uses."""
+        if self._given:
+            with self._lock:
+                if self._given:
+                    self._sandbox, self._given = self._idle_machine(), False
+        return self._sandbox
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a regular file of the pristine system, by its absolute path.
@@ -407,6 +435,7 @@ class SandboxRunner(Uncopied):
         self.close()
 
     def _executed(self, request: Request, sandboxes: int | None = None) -> Behavior:
+        self._keep_for_runs()
         recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
         execution = self._survived(request, sandboxes or self.limits.sandboxes)
         disturbed = False
@@ -427,11 +456,12 @@ class SandboxRunner(Uncopied):
         None if the run broke `sandboxes` sandboxes. Errors: SandboxError if a new sandbox cannot
         run an empty input either: then the run did not break it.
         """
+        sandbox = self._for_runs()
         for _ in range(sandboxes):
             try:
-                return self._sandbox.run(request)
+                return sandbox.run(request)
             except SandboxError:
-                self._sandbox.run(Request("", cwd="/"))
+                sandbox.run(Request("", cwd="/"))
         return None
 
     def _replay(self, request: Request) -> Behavior:
@@ -495,9 +525,10 @@ class SandboxRunner(Uncopied):
 
     def _read_network(self) -> bytes:
         if self._network is None:
-            known = self._sandbox.network()
+            sandbox = self._for_runs()
+            known = sandbox.network()
             for _ in range(5):
-                before, known = known, self._sandbox.network()
+                before, known = known, sandbox.network()
                 if known == before:
                     self._network = known
                     return known
@@ -506,7 +537,7 @@ class SandboxRunner(Uncopied):
 
     def _recorder(self, start: str) -> Recorder:
         if start not in self._recorders:
-            empty = self._sandbox.run(Request("", cwd=start))
+            empty = self._for_runs().run(Request("", cwd=start))
             if empty.shell is None and not self.limits.without_shell_state:
                 # something outside ended that shell, so its state is no baseline for later runs
                 raise SandboxError(f"an empty input in {start} reported no shell state")

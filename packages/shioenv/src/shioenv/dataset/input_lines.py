@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
@@ -18,6 +17,7 @@ from shioenv.files.compressed import stream_lines, unpacking
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv.synthesis.stream import DigestSet
 
 REJECTED = "rejected.ndjson"
 """The file in a dataset's directory that lists the rejected lines of an import, with reasons."""
@@ -189,18 +189,14 @@ def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
 
 
 class Distinct:
-    """Finds duplicate inputs, by the first 16 bytes of their SHA-256."""
+    """Finds duplicate inputs by digests, in 17 bytes for each input."""
 
     def __init__(self) -> None:
-        self._seen: set[bytes] = set()
+        self._seen = DigestSet()
 
     def refusal(self, content: bytes) -> str | None:
         """Return the reason why the input is refused; None at its first occurrence."""
-        key = hashlib.sha256(content).digest()[:16]
-        if key in self._seen:
-            return "duplicate of an earlier input"
-        self._seen.add(key)
-        return None
+        return None if self._seen.add_content(content) else "duplicate of an earlier input"
 
 
 @cache

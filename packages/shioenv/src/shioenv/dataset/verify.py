@@ -7,7 +7,6 @@ again.
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 import random
 import re
@@ -61,6 +60,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.files.compressed import reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
+from shioenv.synthesis.stream import DigestSet
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -174,7 +174,8 @@ class _Check:
         self.damaged: list[str] = []
         self._directory, self._manifest, self._report = directory, manifest, report
         self._again = f"to resume, run the same `{_MADE_BY[manifest.plan.kind]}`"
-        self._seen: dict[bytes, int] = {}
+        self._seen = DigestSet()
+        self._first: str | None = None  # of the first duplicate
         self._previous = -1
         self._contexts: dict[str, Mapping[str, Any]] = {}
         self._row: tuple[tuple[str, tuple[str, ...]], Mapping[str, Any]] = ("", ()), {}
@@ -260,6 +261,21 @@ class _Check:
         typed, after = self._row
         return after if typed == (record.cwd, tuple(record.history)) else None
 
+    def _original(self, record: Record) -> str:
+        """Return which earlier record has the same input.
+
+        The dataset is searched for the first duplicate alone, whose message stands for all others.
+        """
+        if self._first is None:
+            typed = (record.input, record.history)
+            self._first = "an earlier record"
+            with suppress(DatasetCorruptError):
+                for each in read_records(self._directory):
+                    if (each.input, each.history) == typed:
+                        self._first = f"record {each.session_id}"
+                        break
+        return self._first
+
     def _record(self, record: Record, line: bytes, expected: int) -> Iterator[str]:
         if encode(record) != line:
             yield "is not in canonical form: order of fields, blanks or escapes"
@@ -270,11 +286,8 @@ class _Check:
         elif record.session_id <= self._previous:
             yield f"session_id {record.session_id} follows {self._previous}"
         self._previous = record.session_id
-        typed = (record.input, *record.history)
-        key = hashlib.sha256("\n".join(typed).encode()).digest()[:16]
-        first = self._seen.setdefault(key, record.session_id)
-        if first != record.session_id:
-            yield f"input is a duplicate of record {first}"
+        if not self._seen.add(record.input, *record.history):
+            yield f"input is a duplicate of {self._original(record)}"
         if record.system != plan.system or record.sampler != plan.drawing.sampler:
             yield (
                 f"sampler and system are {record.sampler} on {record.system}, "

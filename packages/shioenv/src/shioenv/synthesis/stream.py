@@ -412,8 +412,11 @@ class DigestSet:
 
     def add(self, *texts: str) -> bool:
         """Add a sequence of texts without NUL; return whether it was new."""
-        whole = "\0".join(texts).encode("utf-8", "surrogatepass")
-        digest = blake2b(whole, digest_size=_SIZE).digest()
+        return self.add_content("\0".join(texts).encode("utf-8", "surrogatepass"))
+
+    def add_content(self, content: bytes) -> bool:
+        """Add a text as bytes; return whether it was new."""
+        digest = blake2b(content, digest_size=_SIZE).digest()
         bucket = self._buckets[self._place(digest)]
         at = bucket.find(digest)
         while at > 0 and at % _SIZE:  # the match crosses the border of two digests

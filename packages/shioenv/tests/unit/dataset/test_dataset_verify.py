@@ -172,6 +172,17 @@ def test_every_contradiction_is_named_with_file_and_line(
     assert any("sha256 is" in one.message for one in report.problems)
 
 
+def test_many_duplicates_are_one_problem_that_names_the_first_original(
+    tmp_path: Path, records: list[Record]
+) -> None:
+    again = [*records, records[1], records[0], records[1]]
+    numbered = [replace(one, session_id=number) for number, one in enumerate(again)]
+    report = verify(write(tmp_path, numbered))
+    (problem,) = [one for one in report.problems if "duplicate" in one.message]
+    assert problem.message == "input is a duplicate of record 1"
+    assert (problem.line, problem.count) == (len(records) + 1, 3)
+
+
 @pytest.mark.parametrize(
     ("was", "now", "message"),
     [

@@ -75,7 +75,7 @@ void read_configuration(void)
         case CONFIG_PARENT: config.parent = (uint32_t)atol(value); break;
         case CONFIG_PROCESSES:
             config.n_processes = record.length / sizeof *config.processes_declared;
-            if (config.n_processes > 64) { errno = E2BIG; die("%u processes", config.n_processes); }
+            if (config.n_processes > MOST_PROCESSES) { errno = E2BIG; die("%u processes", config.n_processes); }
             memcpy(config.processes_declared, value, config.n_processes * sizeof *config.processes_declared);
             break;
         case CONFIG_SOCKETS:

@@ -10,6 +10,8 @@
 
 struct bytes { uint8_t *bytes; uint32_t length; };
 
+enum { MOST_PROCESSES = 64 };  /* declared ones */
+
 extern struct configuration {
     char *environment[256];
     int n_environment;
@@ -32,7 +34,7 @@ extern struct configuration {
     struct resource_limit rlimits[16];
     uint32_t parent;  /* process id of the shells' parent */
     uint32_t n_processes;
-    struct declared_process processes_declared[64];
+    struct declared_process processes_declared[MOST_PROCESSES];
     uint32_t n_sockets;
     struct declared_socket sockets[MOST_SOCKETS];
 } config;

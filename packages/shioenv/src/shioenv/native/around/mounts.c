@@ -208,7 +208,7 @@ void make_device_nodes(uid_t uid, gid_t gid)
 
 /* The mount interface of Linux 5.2, which older C libraries do not declare. */
 enum { SET_FLAG, SET_STRING, CREATE = 6, RECONFIGURE };  /* FSCONFIG_* */
-enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4, PICK_EMPTY_PATH = 8 };
+enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4, EMPTY_TARGET = 0x40, BENEATH = 0x200, PICK_EMPTY_PATH = 8 };
 
 static void move_mount_to(int mount, int directory, const char *path)
 {
@@ -535,19 +535,28 @@ static int make_root(bool with_library)
     return mounted;
 }
 
-/* Make `root` the root of the current mount namespace, and drop the previous one with all its mounts. */
+static void move_standing(int root)
+{
+    for (int i = 0; i < N_STANDING; i++) move_mount_to(standing[i].fd, root, standing[i].to);
+}
+
+/* Make `root` the root of the layer's mount namespace, and drop the previous one. It is mounted beneath that one, because
+ * pivot_root looks at every process of the host. */
 static void become_root(int root)
 {
-    move_mount_to(root, AT_FDCWD, "/");
-    for (int i = 0; i < N_STANDING; i++) move_mount_to(standing[i].fd, root, standing[i].to);
-    CHECK(fchdir(root), "enter the layer");
-    CHECK((int)syscall(SYS_pivot_root, ".", "."), "pivot_root to the layer");
+    int last = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(last, "open the last root");
+    if (fchdir(root) || chroot(".")) die("leave the last root");  /* nothing can be mounted beneath a process's own root */
+    CHECK((int)syscall(SYS_move_mount, root, "", last, "", EMPTY_PATH | EMPTY_TARGET | BENEATH), "mount beneath the last root");
+    move_standing(root);
+    CHECK(fchdir(last), "enter the last root");
     CHECK(umount2(".", MNT_DETACH), "detach the last root");
+    close(last);
     close(root);
 }
 
-/* Create a mount namespace with a pristine system as root, including /proc and devices, and return its descriptor. The
- * supervisor then returns to the outer mounts. */
+/* Create a mount namespace with a pristine system as root, including /proc and devices, and return its descriptor. The system
+ * covers what the outer mounts still have there, which inputs cannot reach. The supervisor then returns to the outer mounts. */
 int make_layer(bool with_library)
 {
     int root = make_root(with_library);
@@ -557,7 +566,10 @@ int make_layer(bool with_library)
         standing[i].fd = open(standing[i].from, O_PATH | O_CLOEXEC);
         CHECK(standing[i].fd, "open %s", standing[i].from);
     }
-    become_root(root);
+    move_mount_to(root, AT_FDCWD, "/");
+    move_standing(root);
+    close(root);
+    CHECK(umount2("/layer", MNT_DETACH), "detach the layer's disk");  /* it would outlive the layer */
     int fd = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(fd, "open the layer's mount namespace");
     join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");

@@ -1,7 +1,7 @@
 /* The declared processes of the machine. They are real processes that do nothing, so that inputs can find, query and kill them.
- * Each is in the inner user namespace, behind the filter, in a network without inputs, and without open descriptors. Inputs
- * cannot inspect it, because its memory is a copy of the supervisor's. Its own entry in /proc would reveal the host, so a
- * directory with the declared files is mounted over it; the kernel removes that mount with the process.
+ * Each is in the inner user namespace, behind the filter, in a network without inputs, and without open descriptors. They share
+ * one memory, a copy of the supervisor's, which inputs cannot inspect. A process's own entry in /proc would reveal the host, so
+ * a directory with the declared files is mounted over it; the kernel removes that mount with the process.
  *
  * The shells' parent is the fork server, which inputs cannot signal (inside/server.c). Process 1 is init. */
 #define _GNU_SOURCE
@@ -178,12 +178,12 @@ void take_declared_limits(void)
     keep_open_files();
 }
 
-/* Not for processes with threads: the C library in the child would still cache the parent's thread id. */
-static pid_t clone_as(pid_t number, uint64_t flags)
+/* Fork a child of this process's parent. Not for processes with threads: the C library in the child would still cache the
+ * parent's thread id. */
+static pid_t clone_as(pid_t number)
 {
     struct clone_args arguments = {
-        .flags = flags,
-        .exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD,
+        .flags = CLONE_PARENT,
         .set_tid = (uintptr_t)&number,
         .set_tid_size = 1,
     };
@@ -198,7 +198,7 @@ pid_t fork_inside(pid_t number)
     CHECK(middle, "fork");
     if (middle == 0) {
         CHECK(setns(ns_pid, CLONE_NEWPID), "join pid namespace");
-        child = clone_as(number, CLONE_PARENT);
+        child = clone_as(number);
         if (child == 0) {
             close(up[0]);
             close(up[1]);
@@ -212,6 +212,36 @@ pid_t fork_inside(pid_t number)
     close(up[0]);
     waitpid(middle, NULL, 0);
     return child;
+}
+
+static _Alignas(16) char stacks[MOST_PROCESSES][4096];  /* of the declared processes, which share their memory */
+
+/* Start a process that shares this one's memory, and calls a function with one of the declared processes on a stack of its own. */
+static pid_t clone_onto_stack(uint32_t i, void (*run)(const struct declared_process *))
+{
+    const struct declared_process *who = &config.processes_declared[i];
+    pid_t number = (pid_t)who->pid;
+    struct clone_args arguments = {
+        .flags = CLONE_VM,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)stacks[i],
+        .stack_size = sizeof stacks[i],
+        .set_tid = (uintptr_t)&number,
+        .set_tid_size = 1,
+    };
+    long result;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[who], %%rdi\n\t"
+                     "call *%[run]\n"
+                     "1:"
+                     : "=a"(result)
+                     : "0"((long)SYS_clone3), "D"(&arguments), "S"(sizeof arguments), [run] "r"(run), [who] "r"(who)
+                     : "rcx", "r11", "memory");
+    if (result < 0) errno = (int)-result;
+    return result < 0 ? -1 : (pid_t)result;
 }
 
 static void __attribute__((noreturn)) be_process(const struct declared_process *who)
@@ -240,9 +270,7 @@ void start_processes(void)
         for (uint32_t i = 0; i < config.n_processes; i++) {
             const struct declared_process *who = &config.processes_declared[i];
             if (who->pid == 1 || who->pid == config.parent) continue;
-            pid_t child = clone_as((pid_t)who->pid, 0);
-            if (child == 0) be_process(who);
-            CHECK(child, "start process %u", who->pid);
+            CHECK(clone_onto_stack(i, be_process), "start process %u", who->pid);
         }
         _exit(0);  /* init adopts them */
     }

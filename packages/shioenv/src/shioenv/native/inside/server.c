@@ -131,6 +131,17 @@ static void take_processors(uint32_t wanted)
     syscall(SYS_sched_setaffinity, 0, sizeof taken, &taken);
 }
 
+/* The declared limit on processes. The kernel counts fork servers of all sandboxes against one user, so they have a higher one. */
+static struct rlimit declared_processes;
+
+/* Raise the soft limit on this server's processes to the hard one, which a declared machine has as well. */
+static void allow_more_servers(void)
+{
+    if (syscall(SYS_prlimit64, 0, RLIMIT_NPROC, NULL, &declared_processes)) return;
+    struct rlimit most = {declared_processes.rlim_max, declared_processes.rlim_max};
+    syscall(SYS_prlimit64, 0, RLIMIT_NPROC, &most, NULL);
+}
+
 /* The kernel's time, without the library's declared clock. */
 static int64_t kernel_time(clockid_t clock)
 {
@@ -200,6 +211,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     if (!(how->flags & RUN_APART)) enter_namespaces(copy);
     if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
+    if (syscall(SYS_prlimit64, 0, RLIMIT_NPROC, &declared_processes, NULL)) fail(STAGE_NAMESPACES);
     if (enter_directory(shared->cwd, environment)) {
         if (start < 0 || syscall(SYS_fchdir, start)) fail(STAGE_DIRECTORY);
         shared->flags |= RUN_FRESH;  /* a fresh bash itself reports a missing directory */
@@ -245,6 +257,7 @@ void serve(char **environment)
     /* Inputs see this process as their shell's parent. Signals and limits check its real and saved ids, which no input can
      * have; its effective ids determine its permissions. */
     struct server_reply ready = {0};
+    allow_more_servers();
     if (syscall(SYS_setresuid, NOBODY_INSIDE, 0, NOBODY_INSIDE)) ready.error = errno;
     send(FD_CONTROL, &ready, sizeof ready, MSG_NOSIGNAL);
     /* bash's own handler must not reap children that this loop waits for */
