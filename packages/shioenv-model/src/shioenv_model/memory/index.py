@@ -1,33 +1,36 @@
 """An on-disk index of executed inputs, searchable by similarity without reading them all.
 
-An index is a directory of memory-mapped arrays. It has a row of 41 bytes for each input, the texts,
-and each distinct behavior once.
+An index is a directory of files that are read in parts. It has a row of 41 bytes for each input,
+the texts, and each distinct behavior once; large ones are compressed with a common dictionary.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import mmap
-import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from shioenv.bash.normal import InputForms
 from shioenv.errors import ModelError
-from shioenv.files.regular import open_regular
+from shioenv.files.regular import read_regular
 from shioenv_model.memory.facts import CLASSES
 from shioenv_model.memory.members import (
+    LARGEST,
+    StoredArray,
+    StoredFile,
     array_member,
     arrays_member,
     json_member,
@@ -55,7 +58,10 @@ ROW = np.dtype(
 )
 
 Rows = npt.NDArray[Any]
+Columns = Mapping[str, Rows]
+"""The fields of consecutive rows, each as a contiguous array."""
 
+_TWO_ENDS = struct.Struct("<2I")
 _ROW_BEGINS = struct.Struct("<IIHIQHBB")
 """The bytes of a row before the classes of operands."""
 
@@ -146,6 +152,31 @@ ROWS = "rows.npy"
 COLUMNS = "columns.npz"
 """The file that replaces `ROWS` in a packed model."""
 
+FRAMES, FRAME_ENDS, DICTIONARY = "behaviors.zst", "frames.npy", "dictionary.bin"
+"""The files with the compressed behaviors, with the offsets of these, and with their dictionary."""
+
+BEHAVIORS, BEHAVIOR_ENDS = "behaviors.bin", "behaviors.npy"
+"""The files that replace those of the compressed behaviors in a packed model."""
+
+PACKED = frozenset({BEHAVIORS, BEHAVIOR_ENDS, COLUMNS})
+"""The files of an index that only a packed model has."""
+
+LAYOUT = 2
+"""The version of an index's files. Increment it when they change, since caches contain them."""
+
+_LARGE = 256
+"""Bytes from which a behavior is compressed (our choice)."""
+
+_COMPRESSED = zstandard.FRAME_HEADER
+"""The first bytes of a compressed behavior; others begin as an array of MessagePack."""
+
+_SAMPLES, _SAMPLE, _DICTIONARY_SIZE = 2_000, 4_096, 112 * 1024
+"""Number of behaviors from which a dictionary is trained, bytes used of each, and its size in bytes
+(our choice)."""
+
+_READ = 6
+"""Number of utilities whose rows are kept in memory (our choice)."""
+
 _FOUND = ("hash", "text")
 """The fields of a row that are computed from the texts."""
 
@@ -192,44 +223,59 @@ class Index:
                 f"{directory} was made by a release that parses commands differently",
                 hint="train it again on its material: shioenv train memory",
             )
-        self.rows: Rows = array_member(directory / ROWS, ROW)
-        self._bytes = np.asarray(self.rows).view(np.uint8).data
-        self._places: Rows = array_member(directory / "behaviors.npy", np.uint32)
-        self._texts = _mapped(directory / "texts.bin")
-        self._behaviors = _mapped(directory / "behaviors.bin")
+        self._rows = StoredArray(directory / ROWS, ROW)
+        self._texts = StoredFile(directory / "texts.bin")
+        self._frames = StoredFile(directory / FRAMES)
+        self._ends = StoredArray(directory / FRAME_ENDS, np.uint32)
+        with raise_model_errors(directory / DICTIONARY):
+            self._decompressor = _decompressor(read_regular(directory / DICTIONARY))
         self._starts: list[str] = head["starts"]
         self.utilities: dict[str, tuple[int, int]] = {
             name: (first, end) for name, first, end in head["utilities"]
         }
-        self._check()
+        self._columns = lru_cache(maxsize=_READ)(self._read_columns)
+        self._hashes = self._checked()
 
-    def _check(self) -> None:
-        """Check that the files are consistent. Errors: ModelError."""
-        rows, places = self.rows, self._places
-        with raise_model_errors(self.directory / "behaviors.npy"):
-            if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
-                raise ValueError("its offsets do not start at 0, or they decrease")
-            if places[-1] != len(self._behaviors):
-                raise ValueError("behaviors.bin has an unexpected length")
+    def _checked(self) -> npt.NDArray[np.uint32]:
+        """Check that the files are consistent. Return the hashes of all rows. Errors: ModelError.
+
+        The hashes are kept in memory, since every query scans them.
+        """
+        with raise_model_errors(self.directory / FRAME_ENDS):
+            last = 0
+            for number, ends in enumerate(self._ends.parts()):
+                steps = np.diff(ends.astype(np.int64), prepend=last)
+                if (steps < 0).any() or (ends[0] and not number):
+                    raise ValueError("its offsets do not start at 0, or they decrease")
+                last = int(ends[-1])
+            if not len(self._ends) or last != self._frames.size:
+                raise ValueError(f"{FRAMES} has an unexpected length")
+        hashes = np.zeros(len(self._rows), dtype=np.uint32)
         with raise_model_errors(self.directory / ROWS):
-            ends = rows["text"].astype(np.int64) + rows["length"]
-            if ends.max(initial=0) != len(self._texts):
+            first = ended = 0
+            for rows in self._rows.parts():
+                hashes[first : first + len(rows)] = rows["hash"]
+                first += len(rows)
+                ended = max(ended, int((rows["text"].astype(np.int64) + rows["length"]).max()))
+                if (rows["behavior"] >= len(self._ends) - 1).any():
+                    raise ValueError("a row refers to a missing behavior")
+                if (rows["start"] >= len(self._starts)).any():
+                    raise ValueError("a row refers to a missing directory")
+            if ended != self._texts.size:
                 raise ValueError("texts.bin does not have the length that its rows require")
-            if (rows["behavior"] >= len(places) - 1).any():
-                raise ValueError("a row refers to a missing behavior")
-            if (rows["start"] >= len(self._starts)).any():
-                raise ValueError("a row refers to a missing directory")
         with raise_model_errors(self.directory / _HEAD):
-            if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
+            if any(not first <= end <= len(self) for first, end in self.utilities.values()):
                 raise ValueError("it refers to missing rows")
+        return hashes
 
-    @cached_property
-    def _hashes(self) -> npt.NDArray[np.uint32]:
-        """The hashes of all rows in one contiguous array, since every query scans them."""
-        return np.ascontiguousarray(self.rows["hash"])
+    def _read_columns(self, utility: str) -> tuple[int, Columns]:
+        """Return the number of a utility's first row, and the columns of all its rows."""
+        first, end = self.utilities.get(utility, (0, 0))
+        rows = self._rows.read(first, end)
+        return first, {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     @property
     def training(self) -> InputForms:
@@ -252,9 +298,8 @@ class Index:
         Only rows are compared. The record `without` is left out (-1: none). Records of the same
         text in other start directories are not left out.
         """
-        first, end = self.utilities.get(taken.form.utility, (0, 0))
-        rows = self.rows[first:end]
-        if not len(rows):
+        first, rows = self._columns(taken.form.utility)
+        if not len(rows["hash"]):
             return []
         bits, values, operands, classes, words = signature(taken)
         option, value, counted, _, _ = _WEIGHTS
@@ -265,7 +310,7 @@ class Index:
         other_word = rows["words"] != np.array(words, dtype=np.uint16)
         far += _OF_OPERANDS[_packed_bits(other_class), _packed_bits(other_word)]
         if without >= 0:
-            far[rows["hash"] == self.rows["hash"][without]] = np.inf
+            far[rows["hash"] == self._hashes[without]] = np.inf
         best = np.argpartition(far, min(count, len(far) - 1))[:count] if count < len(far) else None
         numbers = np.arange(len(far)) if best is None else best
         numbers = numbers[np.isfinite(far[numbers])]
@@ -278,12 +323,11 @@ class Index:
         at most half of the result has the command's classes. If there are more than `count`, they
         are sampled at even distances. `without` is left out as in `near`.
         """
-        first, end = self.utilities.get(taken.form.utility, (0, 0))
-        rows = self.rows[first:end]
+        first, rows = self._columns(taken.form.utility)
         bits, _, operands, classes, _ = signature(taken)
         same = rows["options"] == np.uint64(bits)
         if without >= 0:
-            same &= rows["hash"] != self.rows["hash"][without]
+            same &= rows["hash"] != self._hashes[without]
         as_many = rows["operands"] == operands
         of_classes = as_many & (rows["classes"] == np.array(classes, dtype=np.uint8)).all(axis=1)
         half = count // 2 if (same & as_many & ~of_classes).any() else 0
@@ -303,8 +347,8 @@ class Index:
         `alone`: records with only that option; otherwise records with further options, fewest
         first. An empty name selects records without options.
         """
-        first, end = self.utilities.get(utility, (0, 0))
-        options = self.rows["options"][first:end]
+        first, rows = self._columns(utility)
+        options = rows["options"]
         bit = np.uint64(option_bit(name) if name else 0)
         if alone:
             return [int(each) + first for each in _spread(np.flatnonzero(options == bit), count)]
@@ -321,13 +365,12 @@ class Index:
 
         `part` is a substring of every match.
         """
-        first, end = self.utilities.get(utility, (0, 0))
-        rows = self.rows[first:end]
-        if not len(rows):
-            return []
+        first, rows = self._columns(utility)
         begins = rows["text"].astype(np.int64)
         lengths = rows["length"].astype(np.int64)
-        area = bytes(self._texts[begins[0] : begins[-1] + lengths[-1]])
+        if not len(begins):
+            return []
+        area = self._texts.read(int(begins[0]), int(begins[-1] + lengths[-1]))
         found = [match.start() for match in re.finditer(re.escape(_bytes(part)), area)]
         places = np.array(found, dtype=np.int64) + begins[0]
         numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
@@ -343,25 +386,37 @@ class Index:
 
     def entry(self, number: int) -> MemoryEntry:
         """Return the record with this number."""
-        row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
+        row = _ROW_BEGINS.unpack_from(self._rows.bytes_of(number))
         _, place, length, behavior, _, _, _, start = row
-        text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
+        text = self._texts.read(place, place + length).decode("utf-8", "surrogateescape")
         return MemoryEntry(number, self._starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
         """Return the recorded behavior with this number (`MemoryEntry.behavior`)."""
-        first, end = int(self._places[number]), int(self._places[number + 1])
         try:
-            code, output, patch, channels, is_error, volatile = _DECODER.decode(
-                self._behaviors[first:end]
-            )
+            content = self._behavior(number)
+            code, output, patch, channels, is_error, volatile = _DECODER.decode(content)
             if patch != "[]":
                 check_patch(patch)
         except Exception:  # faster than a `with` block: there are many reads
-            with raise_model_errors(self.directory / "behaviors.bin"):
+            with raise_model_errors(self.directory / FRAMES):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
         return Kept(code, _text(output), patch, split, is_error, volatile)
+
+    def _behavior(self, number: int) -> bytes:
+        frame = self._frames.read(*_TWO_ENDS.unpack(self._ends.bytes_of(number, 2)))
+        if frame[: len(_COMPRESSED)] != _COMPRESSED:
+            return frame
+        if not 0 <= zstandard.frame_content_size(frame) <= LARGEST:
+            raise ValueError("a behavior is too large")
+        return self._decompressor.decompress(frame)
+
+    def behaviors(self) -> Iterator[bytes]:
+        """Yield the recorded behaviors as stored in a packed model. Errors: ModelError."""
+        for number in range(len(self._ends) - 1):
+            with raise_model_errors(self.directory / FRAMES):
+                yield self._behavior(number)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -406,18 +461,64 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
             number += 1
     directory.mkdir(parents=True, exist_ok=True)
     np.save(directory / ROWS, rows)
-    places = np.cumsum([0, *map(len, behaviors)], dtype=np.uint32)
-    np.save(directory / "behaviors.npy", places)
     (directory / "texts.bin").write_bytes(texts)
-    (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
+    ends = np.cumsum([0, *map(len, behaviors)], dtype=np.int64)
+    _write_frames(directory, b"".join(behaviors), ends)
     head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
     (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
 
 
-def columns_of(directory: Path) -> bytes:
+def _write_frames(directory: Path, behaviors: bytes, ends: Rows) -> None:
+    """Write behaviors, which a packed model stores in this form. Large ones are compressed."""
+    whole, sizes = memoryview(behaviors), np.diff(ends)
+    large = np.flatnonzero(sizes >= _LARGE)
+    places = large[np.linspace(0, len(large) - 1, min(len(large), _SAMPLES)).astype(int)]
+    samples = [
+        bytes(whole[first : first + min(size, _SAMPLE)])
+        for first, size in zip(ends[places].tolist(), sizes[places].tolist(), strict=True)
+    ]
+    try:
+        dictionary = zstandard.train_dictionary(_DICTIONARY_SIZE, samples)
+    except zstandard.ZstdError:  # too few behaviors
+        dictionary = zstandard.ZstdCompressionDict(b"")
+    compress = zstandard.ZstdCompressor(level=3, dict_data=dictionary).compress
+    with (directory / FRAMES).open("wb") as file:  # one at a time, since there are many
+        for number, (first, end) in enumerate(pairwise(ends.tolist())):
+            part = whole[first:end]
+            sizes[number] = file.write(compress(part) if end - first >= _LARGE else part)
+    np.save(directory / FRAME_ENDS, np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32))
+    (directory / DICTIONARY).write_bytes(dictionary.as_bytes())
+
+
+def packed_members(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of an index's files that a packed model stores in another form."""
+    behaviors = list(Index(directory).behaviors())
+    ends = io.BytesIO()
+    np.save(ends, np.cumsum([0, *map(len, behaviors)], dtype=np.uint32))
+    yield BEHAVIORS, b"".join(behaviors)
+    yield BEHAVIOR_ENDS, ends.getvalue()
+    yield COLUMNS, _columns_of(directory)
+
+
+def unpack_index(directory: Path, behaviors: bytes) -> None:
+    """Write an index's files from those of a packed model, of which `behaviors` is `BEHAVIORS`.
+
+    Errors: ModelError if the files are inconsistent.
+    """
+    file = directory / BEHAVIOR_ENDS
+    ends = array_member(file, np.uint32).astype(np.int64)
+    with raise_model_errors(file):
+        if not len(ends) or ends[0] or (np.diff(ends) < 0).any() or ends[-1] != len(behaviors):
+            raise ValueError(f"its offsets do not fit {BEHAVIORS}")
+    _write_frames(directory, behaviors, ends)
+    file.unlink()
+    _unpack_rows(directory)
+
+
+def _columns_of(directory: Path) -> bytes:
     """Return the rows of an index, column by column, which halves their compressed size.
 
-    Fields that follow from the texts are left out; `write_rows` restores them.
+    Fields that follow from the texts are left out; `unpack_index` restores them.
     """
     rows, made = array_member(directory / ROWS, ROW), io.BytesIO()
     columns = {name: rows[name].T for name in ROW.names or () if name not in _FOUND}
@@ -425,11 +526,7 @@ def columns_of(directory: Path) -> bytes:
     return made.getvalue()
 
 
-def write_rows(directory: Path) -> None:
-    """Write the rows of an index from its columns (`columns_of`), and remove the columns.
-
-    Errors: ModelError if columns, texts and head are inconsistent.
-    """
+def _unpack_rows(directory: Path) -> None:
     file = directory / COLUMNS
     columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
     with raise_model_errors(file):
@@ -457,10 +554,8 @@ def _packed(kept: Kept) -> bytes:
     )
 
 
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    with raise_model_errors(path), open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary))
 
 
 def _hash(text: str) -> int:

@@ -417,6 +417,21 @@ def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:
     assert index.near(taken("df"), 5) == []
 
 
+def test_large_behaviors_are_compressed_and_small_ones_are_not(tmp_path: Path) -> None:
+    made = [Kept(0, f"{number} " * 400, "[]") for number in range(40)] + [Kept(0, "small\n", "[]")]
+    rows: list[tuple[str, str, Taken | None, Kept]]
+    rows = [(HOME, f"echo {n}", taken(f"echo {n}"), kept) for n, kept in enumerate(made)]
+    write_index(tmp_path, rows)
+    index = Index(tmp_path)
+    assert [index.behavior(number) for number in range(41)] == made
+    stored = (tmp_path / "behaviors.zst").read_bytes()
+    assert b"small\n" in stored
+    assert len(stored) < sum(map(len, index.behaviors())) / 4
+    (tmp_path / "behaviors.zst").write_bytes(stored[:9] + b"\xff" * 9 + stored[18:])
+    with pytest.raises(ModelError, match=r"behaviors\.zst is damaged"):
+        Index(tmp_path).behavior(0)
+
+
 def test_a_first_look_counts_options_and_operands(tmp_path: Path) -> None:
     texts = ["ls", "ls -l", "ls -la", "ls -la a.txt", "ls -la a.txt b.txt", "ls -R sub", "ls sub"]
     done = Kept(0, "", "[]")
