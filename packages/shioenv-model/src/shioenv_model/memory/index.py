@@ -473,7 +473,7 @@ def _write_frames(directory: Path, behaviors: bytes, ends: Rows) -> None:
     whole, sizes = memoryview(behaviors), np.diff(ends)
     large = np.flatnonzero(sizes >= _LARGE)
     places = large[np.linspace(0, len(large) - 1, min(len(large), _SAMPLES)).astype(int)]
-    samples = [
+    samples: list[bytes | bytearray | memoryview] = [
         bytes(whole[first : first + min(size, _SAMPLE)])
         for first, size in zip(ends[places].tolist(), sizes[places].tolist(), strict=True)
     ]

@@ -105,6 +105,7 @@ class StoredArray:
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         """Open an array of this dtype. Errors: ModelError."""
         mapped = array_member(path, dtype)
+        assert isinstance(mapped, np.memmap)
         self._first, self._length = mapped.offset, len(mapped)
         self._dtype = mapped.dtype
         self._file = StoredFile(path)
