@@ -26,9 +26,8 @@ from shioenv_model.memory.index import (
     PACKED,
     ROWS,
     holds_index,
-    packed_members,
-    unpack_index,
 )
+from shioenv_model.memory.index_writer import packed_members, unpack_index
 from shioenv_model.memory.members import json_member, raise_model_errors
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without

@@ -6,15 +6,12 @@ the texts, and each distinct behavior once; large ones are compressed with a com
 
 from __future__ import annotations
 
-import io
-import json
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Required, TypedDict
 
@@ -31,8 +28,6 @@ from shioenv_model.memory.members import (
     LARGEST,
     StoredArray,
     StoredFile,
-    array_member,
-    arrays_member,
     json_member,
     raise_model_errors,
 )
@@ -121,9 +116,9 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     bits = 0
     for name, _ in form.options:
         bits |= option_bit(name)
-    values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
+    values = text_hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
     classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
-    words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
+    words = [text_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
     rest = [0] * (SLOTS - len(classes))
     return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
 
@@ -144,7 +139,7 @@ def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
     return places[np.linspace(0, len(places) - 1, count).round().astype(np.intp)]
 
 
-_HEAD = "index.json"
+HEAD = "index.json"
 
 ROWS = "rows.npy"
 """The file with the rows of an index."""
@@ -164,28 +159,17 @@ PACKED = frozenset({BEHAVIORS, BEHAVIOR_ENDS, COLUMNS})
 LAYOUT = 2
 """The version of an index's files. Increment it when they change, since caches contain them."""
 
-_LARGE = 256
-"""Bytes from which a behavior is compressed (our choice)."""
-
 _COMPRESSED = zstandard.FRAME_HEADER
 """The first bytes of a compressed behavior; others begin as an array of MessagePack."""
 
-_SAMPLES, _SAMPLE, _DICTIONARY_SIZE = 2_000, 4_096, 112 * 1024
-"""Number of behaviors from which a dictionary is trained, bytes used of each, and its size in bytes
-(our choice)."""
-
 _READ = 6
 """Number of utilities whose rows are kept in memory (our choice)."""
-
-_FOUND = ("hash", "text")
-"""The fields of a row that are computed from the texts."""
-
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Path = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
-class _Head(TypedDict, total=False):
+class Head(TypedDict, total=False):
     """The head of an index, as written by `write_index`."""
 
     forms: int
@@ -202,7 +186,7 @@ Increment it when parsing changes, since rows contain its results.
 
 def holds_index(directory: str | Path) -> bool:
     """Whether a directory contains an index."""
-    return (Path(directory) / _HEAD).exists()
+    return (Path(directory) / HEAD).exists()
 
 
 def _texts(directory: Path) -> Iterator[str]:
@@ -216,8 +200,8 @@ class Index:
         """Open an index. Errors: ModelError if the directory has no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
-            raise ModelError(f"{directory} is not a memory: {_HEAD} is missing")
-        head = json_member(directory / _HEAD, _Head)
+            raise ModelError(f"{directory} is not a memory: {HEAD} is missing")
+        head = json_member(directory / HEAD, Head)
         if head.get("forms") != FORMS:
             raise ModelError(
                 f"{directory} was made by a release that parses commands differently",
@@ -228,8 +212,11 @@ class Index:
         self._frames = StoredFile(directory / FRAMES)
         self._ends = StoredArray(directory / FRAME_ENDS, np.uint32)
         with raise_model_errors(directory / DICTIONARY):
-            self._decompressor = _decompressor(read_regular(directory / DICTIONARY))
-        self._starts: list[str] = head["starts"]
+            self.dictionary = zstandard.ZstdCompressionDict(read_regular(directory / DICTIONARY))
+            """The dictionary with which large behaviors are compressed."""
+            self._decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
+        self.starts: list[str] = head["starts"]
+        """The start directories of the records."""
         self.utilities: dict[str, tuple[int, int]] = {
             name: (first, end) for name, first, end in head["utilities"]
         }
@@ -259,11 +246,11 @@ class Index:
                 ended = max(ended, int((rows["text"].astype(np.int64) + rows["length"]).max()))
                 if (rows["behavior"] >= len(self._ends) - 1).any():
                     raise ValueError("a row refers to a missing behavior")
-                if (rows["start"] >= len(self._starts)).any():
+                if (rows["start"] >= len(self.starts)).any():
                     raise ValueError("a row refers to a missing directory")
             if ended != self._texts.size:
                 raise ValueError("texts.bin does not have the length that its rows require")
-        with raise_model_errors(self.directory / _HEAD):
+        with raise_model_errors(self.directory / HEAD):
             if any(not first <= end <= len(self) for first, end in self.utilities.values()):
                 raise ValueError("it refers to missing rows")
         return hashes
@@ -288,7 +275,7 @@ class Index:
 
     def exact(self, cwd: str, text: str) -> list[MemoryEntry]:
         """Return the records of exactly this input in this start directory."""
-        found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
+        found = np.flatnonzero(self._hashes == text_hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
         return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
 
@@ -368,14 +355,12 @@ class Index:
         first, rows = self._columns(utility)
         begins = rows["text"].astype(np.int64)
         lengths = rows["length"].astype(np.int64)
-        if not len(begins):
-            return []
-        area = self._texts.read(int(begins[0]), int(begins[-1] + lengths[-1]))
-        found = [match.start() for match in re.finditer(re.escape(_bytes(part)), area)]
-        places = np.array(found, dtype=np.int64) + begins[0]
+        area = self._texts.read(*_area(begins, lengths))
+        found = [match.start() for match in re.finditer(re.escape(text_bytes(part)), area)]
+        places = np.array(found, dtype=np.int64) + _area(begins, lengths)[0]
         numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
-        wanted = re.compile(_bytes(pattern))
-        starts = begins - begins[0]
+        wanted = re.compile(text_bytes(pattern))
+        starts = begins - _area(begins, lengths)[0]
         matching = [
             number
             for number in numbers.tolist()
@@ -389,7 +374,7 @@ class Index:
         row = _ROW_BEGINS.unpack_from(self._rows.bytes_of(number))
         _, place, length, behavior, _, _, _, start = row
         text = self._texts.read(place, place + length).decode("utf-8", "surrogateescape")
-        return MemoryEntry(number, self._starts[start], text, behavior)
+        return MemoryEntry(number, self.starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
         """Return the recorded behavior with this number (`MemoryEntry.behavior`)."""
@@ -412,153 +397,37 @@ class Index:
             raise ValueError("a behavior is too large")
         return self._decompressor.decompress(frame)
 
+    @property
+    def n_behaviors(self) -> int:
+        """The number of distinct behaviors."""
+        return len(self._ends) - 1
+
+    def records_of(self, utility: str) -> tuple[Rows, bytes]:
+        """Return a copy of a utility's rows, and the texts of its records, which are contiguous."""
+        rows = self._rows.read(*self.utilities[utility]).copy()
+        return rows, self._texts.read(*_area(rows["text"], rows["length"]))
+
+    def frames(self) -> bytes:
+        """Return all behaviors as they are stored."""
+        return self._frames.read(0, self._frames.size)
+
+    def frame_sizes(self) -> Rows:
+        """Return the size of each behavior as it is stored."""
+        return np.diff(self._ends.read(0, len(self._ends)))
+
     def behaviors(self) -> Iterator[bytes]:
         """Yield the recorded behaviors as stored in a packed model. Errors: ModelError."""
-        for number in range(len(self._ends) - 1):
+        for number in range(self.n_behaviors):
             with raise_model_errors(self.directory / FRAMES):
                 yield self._behavior(number)
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] | None, bool, bool])
 
 
-def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
-    """Write records into a directory as an index.
-
-    A record is a start directory, a text, the parsed command (None for several commands), and the
-    recorded behavior. If records have the same start directory and text, the first is kept.
-    """
-    by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
-    seen: set[tuple[str, str]] = set()
-    for record in records:
-        if record[:2] not in seen:
-            seen.add(record[:2])
-            utility = record[2].form.utility if record[2] else ""
-            by_utility.setdefault(utility, []).append(record)
-    starts: dict[str, int] = {}
-    behaviors: dict[bytes, int] = {}
-    texts = bytearray()
-    rows = np.zeros(sum(map(len, by_utility.values())), dtype=ROW)
-    utilities: list[tuple[str, int, int]] = []
-    number = 0
-    for utility in sorted(by_utility):
-        utilities.append((utility, number, number + len(by_utility[utility])))
-        for cwd, text, taken, kept in by_utility[utility]:
-            data = text.encode("utf-8", "surrogateescape")
-            packed = _packed(kept)
-            row = rows[number]
-            row["hash"] = _hash(f"{cwd}\0{text}")
-            row["text"], row["length"] = len(texts), len(data)
-            row["behavior"] = behaviors.setdefault(packed, len(behaviors))
-            row["start"] = starts.setdefault(cwd, len(starts))
-            if taken is not None:
-                (
-                    row["options"], row["values"], row["operands"], row["classes"], row["words"]
-                ) = signature(taken)  # fmt: skip
-            texts += data
-            number += 1
-    directory.mkdir(parents=True, exist_ok=True)
-    np.save(directory / ROWS, rows)
-    (directory / "texts.bin").write_bytes(texts)
-    ends = np.cumsum([0, *map(len, behaviors)], dtype=np.int64)
-    _write_frames(directory, b"".join(behaviors), ends)
-    head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
-    (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
-
-
-def _write_frames(directory: Path, behaviors: bytes, ends: Rows) -> None:
-    """Write behaviors, which a packed model stores in this form. Large ones are compressed."""
-    whole, sizes = memoryview(behaviors), np.diff(ends)
-    large = np.flatnonzero(sizes >= _LARGE)
-    places = large[np.linspace(0, len(large) - 1, min(len(large), _SAMPLES)).astype(int)]
-    samples: list[bytes | bytearray | memoryview] = [
-        bytes(whole[first : first + min(size, _SAMPLE)])
-        for first, size in zip(ends[places].tolist(), sizes[places].tolist(), strict=True)
-    ]
-    try:
-        dictionary = zstandard.train_dictionary(_DICTIONARY_SIZE, samples)
-    except zstandard.ZstdError:  # too few behaviors
-        dictionary = zstandard.ZstdCompressionDict(b"")
-    compress = zstandard.ZstdCompressor(level=3, dict_data=dictionary).compress
-    with (directory / FRAMES).open("wb") as file:  # one at a time, since there are many
-        for number, (first, end) in enumerate(pairwise(ends.tolist())):
-            part = whole[first:end]
-            sizes[number] = file.write(compress(part) if end - first >= _LARGE else part)
-    np.save(directory / FRAME_ENDS, np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32))
-    (directory / DICTIONARY).write_bytes(dictionary.as_bytes())
-
-
-def packed_members(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of an index's files that a packed model stores in another form."""
-    behaviors = list(Index(directory).behaviors())
-    ends = io.BytesIO()
-    np.save(ends, np.cumsum([0, *map(len, behaviors)], dtype=np.uint32))
-    yield BEHAVIORS, b"".join(behaviors)
-    yield BEHAVIOR_ENDS, ends.getvalue()
-    yield COLUMNS, _columns_of(directory)
-
-
-def unpack_index(directory: Path, behaviors: bytes) -> None:
-    """Write an index's files from those of a packed model, of which `behaviors` is `BEHAVIORS`.
-
-    Errors: ModelError if the files are inconsistent.
-    """
-    file = directory / BEHAVIOR_ENDS
-    ends = array_member(file, np.uint32).astype(np.int64)
-    with raise_model_errors(file):
-        if not len(ends) or ends[0] or (np.diff(ends) < 0).any() or ends[-1] != len(behaviors):
-            raise ValueError(f"its offsets do not fit {BEHAVIORS}")
-    _write_frames(directory, behaviors, ends)
-    file.unlink()
-    _unpack_rows(directory)
-
-
-def _columns_of(directory: Path) -> bytes:
-    """Return the rows of an index, column by column, which halves their compressed size.
-
-    Fields that follow from the texts are left out; `unpack_index` restores them.
-    """
-    rows, made = array_member(directory / ROWS, ROW), io.BytesIO()
-    columns = {name: rows[name].T for name in ROW.names or () if name not in _FOUND}
-    np.savez(made, allow_pickle=False, **columns)
-    return made.getvalue()
-
-
-def _unpack_rows(directory: Path) -> None:
-    file = directory / COLUMNS
-    columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
-    with raise_model_errors(file):
-        rows = np.zeros(len(columns["length"]), dtype=ROW)
-        for name in set(ROW.names or ()).difference(_FOUND):
-            rows[name] = columns[name].T
-        ends = np.cumsum(rows["length"], dtype=np.int64)
-        texts = (directory / "texts.bin").read_bytes()
-        if ends[-1:].sum() != len(texts):
-            raise ValueError("texts.bin has an unexpected length")
-        rows["text"] = ends - rows["length"]
-        begun = [
-            zlib.crc32(f"{cwd}\0".encode("utf-8", "surrogateescape")) for cwd in head["starts"]
-        ]
-        begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
-        rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # not in the block: a full disk is no damage
-    file.unlink()
-
-
-def _packed(kept: Kept) -> bytes:
-    channels = None if kept.channels is None else tuple(map(_bytes, kept.channels))
-    return _ENCODER.encode(
-        (kept.exit_code, _bytes(kept.output), kept.patch, channels, kept.is_error, kept.volatile)
-    )
-
-
-def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary))
-
-
-def _hash(text: str) -> int:
+def text_hash(text: str) -> int:
+    """Return the hash of a text in a row: CRC-32."""
     return zlib.crc32(text.encode("utf-8", "surrogateescape"))
 
 
@@ -566,8 +435,14 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _bytes(text: str) -> bytes:
+def text_bytes(text: str) -> bytes:
+    """Encode a text, with lone surrogates for undecodable bytes."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def _area(begins: Rows, lengths: Rows) -> tuple[int, int]:
+    """Return the part of the texts that holds those of consecutive rows."""
+    return (int(begins[0]), int(begins[-1]) + int(lengths[-1])) if len(begins) else (0, 0)
 
 
 def sizes(directory: Path) -> Sequence[tuple[str, int]]:

@@ -23,7 +23,7 @@ from shioenv.cli.main import app
 from shioenv.errors import Abstained, HostError, ModelError
 from shioenv_model import files as packing
 from shioenv_model.files import card_of, load_model, opened, pack, write_card
-from shioenv_model.memory.index import packed_members
+from shioenv_model.memory.index_writer import packed_members
 from shioenv_model.memory.rank import FEATURES, PAIR, Ranker
 from shioenv_model.memory.rewrite import Kept
 from support import small_world

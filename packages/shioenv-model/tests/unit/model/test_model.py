@@ -24,7 +24,8 @@ from shioenv_model.files import (
     read_card,
     write_card,
 )
-from shioenv_model.memory.index import sizes, write_index
+from shioenv_model.memory.index import sizes
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
 from shioenv_model.memory.world import World
