@@ -169,7 +169,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Path = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
-class Head(TypedDict, total=False):
+class IndexHead(TypedDict, total=False):
     """The head of an index, as written by `write_index`."""
 
     forms: int
@@ -201,7 +201,7 @@ class Index:
         self.directory = directory
         if not holds_index(directory):
             raise ModelError(f"{directory} is not a memory: {HEAD} is missing")
-        head = json_member(directory / HEAD, Head)
+        head = json_member(directory / HEAD, IndexHead)
         if head.get("forms") != FORMS:
             raise ModelError(
                 f"{directory} was made by a release that parses commands differently",

@@ -24,8 +24,8 @@ from shioenv_model.memory.index import (
     HEAD,
     ROW,
     ROWS,
-    Head,
     Index,
+    IndexHead,
     Rows,
     signature,
     text_bytes,
@@ -179,7 +179,7 @@ def _columns_of(directory: Path) -> bytes:
 
 def _unpack_rows(directory: Path) -> None:
     file = directory / COLUMNS
-    columns, head = arrays_member(file), json_member(directory / HEAD, Head)
+    columns, head = arrays_member(file), json_member(directory / HEAD, IndexHead)
     with raise_model_errors(file):
         rows = np.zeros(len(columns["length"]), dtype=ROW)
         for name in set(ROW.names or ()).difference(_FOUND):
