@@ -7,7 +7,8 @@ FOLDER, the suites and `--out` are those of `benchmarks/outside.py`; only work h
 `--commands` adds the executions that `soak/every_command.py --keep` wrote. An answer is right with
 the probability c * f1 * f2 * ..., where c is the confidence that its records support, and each f
 belongs to an answerer or to a property of the input. The factors have the highest likelihood over
-the answers with a c of at least `FITTED`. A gamma prior keeps them below 1 where there are few
+the answers with a c of at least `FITTED`, and of at least `RARE_FITTED` for neighbours of commands
+without a grammar, few of which have more. A gamma prior keeps them below 1 where there are few
 answers. `--write` replaces the package's table.
 """
 
@@ -30,7 +31,7 @@ from shioenv_model import confidence
 from shioenv_model.files import load_model
 
 COMMANDS = "commands"
-FITTED = 0.9
+FITTED, RARE_FITTED = 0.9, 0.5
 SHAPE, RATE = 1.5, 50.0
 """The gamma distribution of -log(factor) before data; its mode is a factor of .99."""
 STEPS, SPEED, LEAST = 20_000, 2e-6, 1e-4
@@ -77,7 +78,10 @@ def answered_commands(file: Path) -> list[Case]:
 
 def fitted(cases: list[Case]) -> dict[str, float]:
     """Return the factors, by projected gradient ascent."""
-    kept = [case for case in cases if case[2] >= FITTED]
+    kept = [
+        case for case in cases
+        if case[2] >= (RARE_FITTED if confidence.RARE in case[1] else FITTED)
+    ]  # fmt: skip
     names = sorted(set().union(*(tags for _, tags, _, _ in kept)))
     has = np.array([[name in tags for name in names] for _, tags, _, _ in kept], dtype=float)
     base = np.array([-np.log(sure) for _, _, sure, _ in kept])

@@ -9,7 +9,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv_model.composition.call import Call
 from shioenv_model.memory.forms import Forms
-from shioenv_model.memory.index import write_index
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.memory import taken as taken_apart
 from shioenv_model.memory.rewrite import Kept, Taken

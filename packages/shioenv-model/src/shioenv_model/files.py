@@ -19,7 +19,15 @@ from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
 from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv.files.regular import read_regular
-from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
+from shioenv_model.memory.index import (
+    BEHAVIORS,
+    COLUMNS,
+    LAYOUT,
+    PACKED,
+    ROWS,
+    holds_index,
+)
+from shioenv_model.memory.index_writer import packed_members, unpack_index
 from shioenv_model.memory.members import json_member, raise_model_errors
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without
@@ -51,8 +59,7 @@ _LARGEST_OPEN = 1 << 30
 _LARGEST_PACKED = 2 * LARGEST_FILE
 _FILES = frozenset(
     {
-        *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", COLUMNS),
-        *("texts.bin", "world.json"),
+        *("index.json", "model.json", "ranker.npz", "texts.bin", "world.json", *PACKED),
         *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
         *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
     }
@@ -213,7 +220,7 @@ def opened(path: Path) -> Path:
         packed = read_regular(path, _LARGEST_PACKED)
     digest = hashlib.sha256(packed).hexdigest()
     place = cache_directory() / "models" / "opened"
-    directory = place / digest[:32]
+    directory = place / f"{digest[:32]}-{LAYOUT}"
     with storage_errors(directory):
         place.mkdir(parents=True, exist_ok=True)
         keep_private(place)
@@ -222,10 +229,14 @@ def opened(path: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as making:
             made = Path(making) / "model"
             made.mkdir()
+            behaviors = b""
             for name, content in _members(packed, path):
-                (made / name).write_bytes(content)
-            if (made / COLUMNS).exists():
-                write_rows(made)
+                if name == BEHAVIORS:  # not written, since it is most of a model
+                    behaviors = content
+                else:
+                    (made / name).write_bytes(content)
+            if holds_index(made):
+                unpack_index(made, behaviors)
             seal(made)
             with suppress(OSError):  # fails if nothing was unpacked before
                 directory.rename(Path(making) / "before")
@@ -245,15 +256,14 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in sorted(directory.iterdir()):
-            if path.name == ROWS:
-                member, content = tarfile.TarInfo(COLUMNS), columns_of(directory)
-            elif path.name in _FILES:
-                member, content = tarfile.TarInfo(path.name), path.read_bytes()
-            else:
-                continue
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+        own = [path for path in directory.iterdir() if path.name in _FILES]
+        members = {path.name: path.read_bytes() for path in own}
+        if holds_index(directory):
+            members |= packed_members(directory)
+        for name in sorted(members, key=lambda name: ROWS if name == COLUMNS else name):
+            member = tarfile.TarInfo(name)
+            member.size = len(members[name])
+            tar.addfile(member, io.BytesIO(members[name]))
     settings = zstandard.ZstdCompressionParameters.from_level(
         19, window_log=26, enable_ldm=True, write_checksum=True
     )

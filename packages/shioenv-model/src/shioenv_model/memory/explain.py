@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TypeAlias
 
 from shioenv.grammar.traits import PATHS
 from shioenv_model.bash.work import spend, uncounted
 from shioenv_model.memory.column_tables import Tables
 from shioenv_model.memory.example_records import Induced, Matching, WithOption
+from shioenv_model.memory.facts import Operand
 from shioenv_model.memory.forms import Form
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
@@ -225,11 +227,15 @@ def known_inputs(taken: Taken) -> Given | None:
     for name, value in taken.form.options:
         if value is not None:
             words[name] = f"{words[name]}\n{value}" if name in words else value
-    read = [each for each in taken.operands if each.kind in _TEXTS]
-    others = [each for each in taken.operands if each.kind not in _TEXTS]
+    form = taken.form
+    read: list[Operand] = []
+    others: list[Operand] = []
+    for each, role in zip_longest(taken.operands, form.roles):
+        if each is not None:  # a pattern may have the name of a file
+            is_word = each.kind != "x" and role is not None and role not in PATHS
+            (others if is_word or each.kind not in _TEXTS else read).append(each)
     if any(each.content is None for each in read):
         return None
-    form = taken.form
     if not read and not (form.filters and _reads_nothing(form)):
         return Given(None, words, tuple(each.word for each in others))
     words |= {str(number): each.word for number, each in enumerate(others, 1)}

@@ -360,7 +360,7 @@ def operand(word: str, state: State) -> Operand:
     return _operand(word, state) if world is None else _pristine(word, state.cwd, world)
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=3_000)
 def _pristine(word: str, cwd: str, world: World) -> Operand:
     """Resolve a word on an unmodified machine; cached, because records use few distinct words."""
     return _operand(word, world.state(cwd))

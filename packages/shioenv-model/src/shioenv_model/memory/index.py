@@ -1,35 +1,33 @@
 """An on-disk index of executed inputs, searchable by similarity without reading them all.
 
-An index is a directory of memory-mapped arrays. It stores a row of 41 bytes for each input, all
-texts, and every distinct behavior once.
+An index is a directory of files that are read in parts. It has a row of 41 bytes for each input,
+the texts, and each distinct behavior once; large ones are compressed with a common dictionary.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import mmap
-import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from shioenv.bash.normal import InputForms
 from shioenv.errors import ModelError
-from shioenv.files.regular import open_regular
+from shioenv.files.regular import read_regular
 from shioenv_model.memory.facts import CLASSES
 from shioenv_model.memory.members import (
-    array_member,
-    arrays_member,
+    LARGEST,
+    StoredArray,
+    StoredFile,
     json_member,
     raise_model_errors,
 )
@@ -55,7 +53,10 @@ ROW = np.dtype(
 )
 
 Rows = npt.NDArray[Any]
+Columns = Mapping[str, Rows]
+"""The fields of consecutive rows, each as a contiguous array."""
 
+_TWO_ENDS = struct.Struct("<2I")
 _ROW_BEGINS = struct.Struct("<IIHIQHBB")
 """The bytes of a row before the classes of operands."""
 
@@ -115,9 +116,9 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     bits = 0
     for name, _ in form.options:
         bits |= option_bit(name)
-    values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
+    values = text_hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
     classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
-    words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
+    words = [text_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
     rest = [0] * (SLOTS - len(classes))
     return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
 
@@ -138,7 +139,7 @@ def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
     return places[np.linspace(0, len(places) - 1, count).round().astype(np.intp)]
 
 
-_HEAD = "index.json"
+HEAD = "index.json"
 
 ROWS = "rows.npy"
 """The file with the rows of an index."""
@@ -146,15 +147,29 @@ ROWS = "rows.npy"
 COLUMNS = "columns.npz"
 """The file that replaces `ROWS` in a packed model."""
 
-_FOUND = ("hash", "text")
-"""The fields of a row that are computed from the texts."""
+FRAMES, FRAME_ENDS, DICTIONARY = "behaviors.zst", "frames.npy", "dictionary.bin"
+"""The files with the compressed behaviors, with the offsets of these, and with their dictionary."""
 
+BEHAVIORS, BEHAVIOR_ENDS = "behaviors.bin", "behaviors.npy"
+"""The files that replace those of the compressed behaviors in a packed model."""
+
+PACKED = frozenset({BEHAVIORS, BEHAVIOR_ENDS, COLUMNS})
+"""The files of an index that only a packed model has."""
+
+LAYOUT = 2
+"""The version of an index's files. Increment it when they change, since caches contain them."""
+
+_COMPRESSED = zstandard.FRAME_HEADER
+"""The first bytes of a compressed behavior; others begin as an array of MessagePack."""
+
+_READ = 6
+"""Number of utilities whose rows are kept in memory (our choice)."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Path = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
-class _Head(TypedDict, total=False):
+class IndexHead(TypedDict, total=False):
     """The head of an index, as written by `write_index`."""
 
     forms: int
@@ -171,7 +186,7 @@ Increment it when parsing changes, since rows contain its results.
 
 def holds_index(directory: str | Path) -> bool:
     """Whether a directory contains an index."""
-    return (Path(directory) / _HEAD).exists()
+    return (Path(directory) / HEAD).exists()
 
 
 def _texts(directory: Path) -> Iterator[str]:
@@ -185,51 +200,69 @@ class Index:
         """Open an index. Errors: ModelError if the directory has no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
-            raise ModelError(f"{directory} is not a memory: {_HEAD} is missing")
-        head = json_member(directory / _HEAD, _Head)
+            raise ModelError(f"{directory} is not a memory: {HEAD} is missing")
+        head = json_member(directory / HEAD, IndexHead)
         if head.get("forms") != FORMS:
             raise ModelError(
                 f"{directory} was made by a release that parses commands differently",
                 hint="train it again on its material: shioenv train memory",
             )
-        self.rows: Rows = array_member(directory / ROWS, ROW)
-        self._bytes = np.asarray(self.rows).view(np.uint8).data
-        self._places: Rows = array_member(directory / "behaviors.npy", np.uint32)
-        self._texts = _mapped(directory / "texts.bin")
-        self._behaviors = _mapped(directory / "behaviors.bin")
-        self._starts: list[str] = head["starts"]
+        self._rows = StoredArray(directory / ROWS, ROW)
+        self._texts = StoredFile(directory / "texts.bin")
+        self._frames = StoredFile(directory / FRAMES)
+        self._ends = StoredArray(directory / FRAME_ENDS, np.uint32)
+        with raise_model_errors(directory / DICTIONARY):
+            self.dictionary = zstandard.ZstdCompressionDict(read_regular(directory / DICTIONARY))
+            """The dictionary with which large behaviors are compressed."""
+            self._decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
+        self.starts: list[str] = head["starts"]
+        """The start directories of the records."""
         self.utilities: dict[str, tuple[int, int]] = {
             name: (first, end) for name, first, end in head["utilities"]
         }
-        self._check()
+        self._columns = lru_cache(maxsize=_READ)(self._read_columns)
+        self._hashes = self._checked()
 
-    def _check(self) -> None:
-        """Check that the files are consistent. Errors: ModelError."""
-        rows, places = self.rows, self._places
-        with raise_model_errors(self.directory / "behaviors.npy"):
-            if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
-                raise ValueError("its offsets do not start at 0, or they decrease")
-            if places[-1] != len(self._behaviors):
-                raise ValueError("behaviors.bin has an unexpected length")
+    def _checked(self) -> npt.NDArray[np.uint32]:
+        """Check that the files are consistent. Return the hashes of all rows. Errors: ModelError.
+
+        The hashes are kept in memory, since every query scans them.
+        """
+        with raise_model_errors(self.directory / FRAME_ENDS):
+            last = 0
+            for number, ends in enumerate(self._ends.parts()):
+                steps = np.diff(ends.astype(np.int64), prepend=last)
+                if (steps < 0).any() or (ends[0] and not number):
+                    raise ValueError("its offsets do not start at 0, or they decrease")
+                last = int(ends[-1])
+            if not len(self._ends) or last != self._frames.size:
+                raise ValueError(f"{FRAMES} has an unexpected length")
+        hashes = np.zeros(len(self._rows), dtype=np.uint32)
         with raise_model_errors(self.directory / ROWS):
-            ends = rows["text"].astype(np.int64) + rows["length"]
-            if ends.max(initial=0) != len(self._texts):
+            first = ended = 0
+            for rows in self._rows.parts():
+                hashes[first : first + len(rows)] = rows["hash"]
+                first += len(rows)
+                ended = max(ended, int((rows["text"].astype(np.int64) + rows["length"]).max()))
+                if (rows["behavior"] >= len(self._ends) - 1).any():
+                    raise ValueError("a row refers to a missing behavior")
+                if (rows["start"] >= len(self.starts)).any():
+                    raise ValueError("a row refers to a missing directory")
+            if ended != self._texts.size:
                 raise ValueError("texts.bin does not have the length that its rows require")
-            if (rows["behavior"] >= len(places) - 1).any():
-                raise ValueError("a row refers to a missing behavior")
-            if (rows["start"] >= len(self._starts)).any():
-                raise ValueError("a row refers to a missing directory")
-        with raise_model_errors(self.directory / _HEAD):
-            if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
+        with raise_model_errors(self.directory / HEAD):
+            if any(not first <= end <= len(self) for first, end in self.utilities.values()):
                 raise ValueError("it refers to missing rows")
+        return hashes
 
-    @cached_property
-    def _hashes(self) -> npt.NDArray[np.uint32]:
-        """The hashes of all rows in one contiguous array, since every query scans them."""
-        return np.ascontiguousarray(self.rows["hash"])
+    def _read_columns(self, utility: str) -> tuple[int, Columns]:
+        """Return the number of a utility's first row, and the columns of all its rows."""
+        first, end = self.utilities.get(utility, (0, 0))
+        rows = self._rows.read(first, end)
+        return first, {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     @property
     def training(self) -> InputForms:
@@ -242,7 +275,7 @@ class Index:
 
     def exact(self, cwd: str, text: str) -> list[MemoryEntry]:
         """Return the records of exactly this input in this start directory."""
-        found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
+        found = np.flatnonzero(self._hashes == text_hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
         return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
 
@@ -252,9 +285,8 @@ class Index:
         Only rows are compared. The record `without` is left out (-1: none). Records of the same
         text in other start directories are not left out.
         """
-        first, end = self.utilities.get(taken.form.utility, (0, 0))
-        rows = self.rows[first:end]
-        if not len(rows):
+        first, rows = self._columns(taken.form.utility)
+        if not len(rows["hash"]):
             return []
         bits, values, operands, classes, words = signature(taken)
         option, value, counted, _, _ = _WEIGHTS
@@ -265,7 +297,7 @@ class Index:
         other_word = rows["words"] != np.array(words, dtype=np.uint16)
         far += _OF_OPERANDS[_packed_bits(other_class), _packed_bits(other_word)]
         if without >= 0:
-            far[rows["hash"] == self.rows["hash"][without]] = np.inf
+            far[rows["hash"] == self._hashes[without]] = np.inf
         best = np.argpartition(far, min(count, len(far) - 1))[:count] if count < len(far) else None
         numbers = np.arange(len(far)) if best is None else best
         numbers = numbers[np.isfinite(far[numbers])]
@@ -279,12 +311,11 @@ class Index:
         command. Groups that are too large are sampled at even distances. `without` is left out as
         in `near`.
         """
-        first, end = self.utilities.get(taken.form.utility, (0, 0))
-        rows = self.rows[first:end]
+        first, rows = self._columns(taken.form.utility)
         bits, _, operands, classes, _ = signature(taken)
         same = rows["options"] == np.uint64(bits)
         if without >= 0:
-            same &= rows["hash"] != self.rows["hash"][without]
+            same &= rows["hash"] != self._hashes[without]
         as_many = rows["operands"] == operands
         of_classes = as_many & (rows["classes"] == np.array(classes, dtype=np.uint8)).all(axis=1)
         half = count // 2 if (same & as_many & ~of_classes).any() else 0
@@ -304,8 +335,8 @@ class Index:
         `alone`: records with only that option; otherwise records with further options, fewest
         first. An empty name selects records without options.
         """
-        first, end = self.utilities.get(utility, (0, 0))
-        options = self.rows["options"][first:end]
+        first, rows = self._columns(utility)
+        options = rows["options"]
         bit = np.uint64(option_bit(name) if name else 0)
         if alone:
             return [int(each) + first for each in _spread(np.flatnonzero(options == bit), count)]
@@ -322,18 +353,15 @@ class Index:
 
         `part` is a substring of every match.
         """
-        first, end = self.utilities.get(utility, (0, 0))
-        rows = self.rows[first:end]
-        if not len(rows):
-            return []
+        first, rows = self._columns(utility)
         begins = rows["text"].astype(np.int64)
         lengths = rows["length"].astype(np.int64)
-        area = bytes(self._texts[begins[0] : begins[-1] + lengths[-1]])
-        found = [match.start() for match in re.finditer(re.escape(_bytes(part)), area)]
-        places = np.array(found, dtype=np.int64) + begins[0]
+        area = self._texts.read(*_area(begins, lengths))
+        found = [match.start() for match in re.finditer(re.escape(text_bytes(part)), area)]
+        places = np.array(found, dtype=np.int64) + _area(begins, lengths)[0]
         numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
-        wanted = re.compile(_bytes(pattern))
-        starts = begins - begins[0]
+        wanted = re.compile(text_bytes(pattern))
+        starts = begins - _area(begins, lengths)[0]
         matching = [
             number
             for number in numbers.tolist()
@@ -344,127 +372,63 @@ class Index:
 
     def entry(self, number: int) -> MemoryEntry:
         """Return the record with this number."""
-        row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
+        row = _ROW_BEGINS.unpack_from(self._rows.bytes_of(number))
         _, place, length, behavior, _, _, _, start = row
-        text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
-        return MemoryEntry(number, self._starts[start], text, behavior)
+        text = self._texts.read(place, place + length).decode("utf-8", "surrogateescape")
+        return MemoryEntry(number, self.starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
         """Return the recorded behavior with this number (`MemoryEntry.behavior`)."""
-        first, end = int(self._places[number]), int(self._places[number + 1])
         try:
-            code, output, patch, channels, is_error, volatile = _DECODER.decode(
-                self._behaviors[first:end]
-            )
+            content = self._behavior(number)
+            code, output, patch, channels, is_error, volatile = _DECODER.decode(content)
             if patch != "[]":
                 check_patch(patch)
         except Exception:  # faster than a `with` block: there are many reads
-            with raise_model_errors(self.directory / "behaviors.bin"):
+            with raise_model_errors(self.directory / FRAMES):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
         return Kept(code, _text(output), patch, split, is_error, volatile)
 
+    def _behavior(self, number: int) -> bytes:
+        frame = self._frames.read(*_TWO_ENDS.unpack(self._ends.bytes_of(number, 2)))
+        if frame[: len(_COMPRESSED)] != _COMPRESSED:
+            return frame
+        if not 0 <= zstandard.frame_content_size(frame) <= LARGEST:
+            raise ValueError("a behavior is too large")
+        return self._decompressor.decompress(frame)
 
-_ENCODER = msgspec.msgpack.Encoder()
+    @property
+    def n_behaviors(self) -> int:
+        """The number of distinct behaviors."""
+        return len(self._ends) - 1
+
+    def records_of(self, utility: str) -> tuple[Rows, bytes]:
+        """Return a copy of a utility's rows, and the texts of its records, which are contiguous."""
+        rows = self._rows.read(*self.utilities[utility]).copy()
+        return rows, self._texts.read(*_area(rows["text"], rows["length"]))
+
+    def frames(self) -> bytes:
+        """Return all behaviors as they are stored."""
+        return self._frames.read(0, self._frames.size)
+
+    def frame_sizes(self) -> Rows:
+        """Return the size of each behavior as it is stored."""
+        return np.diff(self._ends.read(0, len(self._ends)))
+
+    def behaviors(self) -> Iterator[bytes]:
+        """Yield the recorded behaviors as stored in a packed model. Errors: ModelError."""
+        for number in range(self.n_behaviors):
+            with raise_model_errors(self.directory / FRAMES):
+                yield self._behavior(number)
+
+
 _Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] | None, bool, bool])
 
 
-def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
-    """Write records into a directory as an index.
-
-    A record is a start directory, a text, the parsed command (None for several commands), and the
-    recorded behavior. If records have the same start directory and text, the first is kept.
-    """
-    by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
-    seen: set[tuple[str, str]] = set()
-    for record in records:
-        if record[:2] not in seen:
-            seen.add(record[:2])
-            utility = record[2].form.utility if record[2] else ""
-            by_utility.setdefault(utility, []).append(record)
-    starts: dict[str, int] = {}
-    behaviors: dict[bytes, int] = {}
-    texts = bytearray()
-    rows = np.zeros(sum(map(len, by_utility.values())), dtype=ROW)
-    utilities: list[tuple[str, int, int]] = []
-    number = 0
-    for utility in sorted(by_utility):
-        utilities.append((utility, number, number + len(by_utility[utility])))
-        for cwd, text, taken, kept in by_utility[utility]:
-            data = text.encode("utf-8", "surrogateescape")
-            packed = _packed(kept)
-            row = rows[number]
-            row["hash"] = _hash(f"{cwd}\0{text}")
-            row["text"], row["length"] = len(texts), len(data)
-            row["behavior"] = behaviors.setdefault(packed, len(behaviors))
-            row["start"] = starts.setdefault(cwd, len(starts))
-            if taken is not None:
-                (
-                    row["options"], row["values"], row["operands"], row["classes"], row["words"]
-                ) = signature(taken)  # fmt: skip
-            texts += data
-            number += 1
-    directory.mkdir(parents=True, exist_ok=True)
-    np.save(directory / ROWS, rows)
-    places = np.cumsum([0, *map(len, behaviors)], dtype=np.uint32)
-    np.save(directory / "behaviors.npy", places)
-    (directory / "texts.bin").write_bytes(texts)
-    (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
-    head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
-    (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
-
-
-def columns_of(directory: Path) -> bytes:
-    """Return the rows of an index, column by column, which halves their compressed size.
-
-    Fields that follow from the texts are left out; `write_rows` restores them.
-    """
-    rows, made = array_member(directory / ROWS, ROW), io.BytesIO()
-    columns = {name: rows[name].T for name in ROW.names or () if name not in _FOUND}
-    np.savez(made, allow_pickle=False, **columns)
-    return made.getvalue()
-
-
-def write_rows(directory: Path) -> None:
-    """Write the rows of an index from its columns (`columns_of`), and remove the columns.
-
-    Errors: ModelError if columns, texts and head are inconsistent.
-    """
-    file = directory / COLUMNS
-    columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
-    with raise_model_errors(file):
-        rows = np.zeros(len(columns["length"]), dtype=ROW)
-        for name in set(ROW.names or ()).difference(_FOUND):
-            rows[name] = columns[name].T
-        ends = np.cumsum(rows["length"], dtype=np.int64)
-        texts = (directory / "texts.bin").read_bytes()
-        if ends[-1:].sum() != len(texts):
-            raise ValueError("texts.bin has an unexpected length")
-        rows["text"] = ends - rows["length"]
-        begun = [
-            zlib.crc32(f"{cwd}\0".encode("utf-8", "surrogateescape")) for cwd in head["starts"]
-        ]
-        begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
-        rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # after the block: a full disk does not mean a damaged index
-    file.unlink()
-
-
-def _packed(kept: Kept) -> bytes:
-    channels = None if kept.channels is None else tuple(map(_bytes, kept.channels))
-    return _ENCODER.encode(
-        (kept.exit_code, _bytes(kept.output), kept.patch, channels, kept.is_error, kept.volatile)
-    )
-
-
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    with raise_model_errors(path), open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-
-
-def _hash(text: str) -> int:
+def text_hash(text: str) -> int:
+    """Return the hash of a text in a row: CRC-32."""
     return zlib.crc32(text.encode("utf-8", "surrogateescape"))
 
 
@@ -472,8 +436,14 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _bytes(text: str) -> bytes:
+def text_bytes(text: str) -> bytes:
+    """Encode a text, with lone surrogates for undecodable bytes."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def _area(begins: Rows, lengths: Rows) -> tuple[int, int]:
+    """Return the part of the texts that holds those of consecutive rows."""
+    return (int(begins[0]), int(begins[-1]) + int(lengths[-1])) if len(begins) else (0, 0)
 
 
 def sizes(directory: Path) -> Sequence[tuple[str, int]]:

@@ -6,7 +6,9 @@ The caller passes the expected shape of each file. Any other content raises Mode
 from __future__ import annotations
 
 import io
+import os
 import re
+import weakref
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,10 +68,70 @@ def parse_member(content: bytes, shape: Any) -> Any:
     """
     document = msgspec.json.decode(content)  # takes a third of the time of `json`
     refuse_deep(document)
-    if _SURROGATE.search(content):
-        raise ValueError("it contains characters that are not text")
+    refuse_surrogates(content)
     msgspec.convert(document, shape)
     return document
+
+
+def refuse_surrogates(content: bytes) -> None:
+    """Raise ValueError for a JSON document with an escaped surrogate."""
+    if _SURROGATE.search(content):
+        raise ValueError("it contains characters that are not text")
+
+
+class StoredFile:
+    """A file whose parts are read on demand, so that they do not stay in the process's memory."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file. Errors: ModelError."""
+        self._path = path
+        with raise_model_errors(path), open_regular(path) as file:
+            self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor)
+            self.size = os.fstat(self._descriptor).st_size
+
+    def read(self, first: int, end: int) -> bytes:
+        """Return the bytes from `first` up to `end`. Errors: ModelError if the file lacks some."""
+        content = os.pread(self._descriptor, end - first, first)
+        if len(content) != end - first:
+            with raise_model_errors(self._path):
+                raise ValueError("it was cut after it had been opened")
+        return content
+
+
+class StoredArray:
+    """A NumPy file's one-dimensional array, whose parts are read on demand."""
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+        """Open an array of this dtype. Errors: ModelError."""
+        mapped = array_member(path, dtype)
+        assert isinstance(mapped, np.memmap)
+        self._first, self._length = mapped.offset, len(mapped)
+        self._dtype = mapped.dtype
+        self._file = StoredFile(path)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, first: int, end: int) -> npt.NDArray[Any]:
+        """Return the elements from `first` up to `end`. Errors: those of `StoredFile.read`."""
+        size = self._dtype.itemsize
+        content = self._file.read(self._first + first * size, self._first + end * size)
+        return np.frombuffer(content, self._dtype)
+
+    def bytes_of(self, number: int, count: int = 1) -> bytes:
+        """Return the bytes of `count` elements. Errors: those of `StoredFile.read`."""
+        size = self._dtype.itemsize
+        first = self._first + number * size
+        return self._file.read(first, first + count * size)
+
+    def parts(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield all elements in parts of moderate size."""
+        for first in range(0, len(self), _PART):
+            yield self.read(first, min(first + _PART, len(self)))
+
+
+_PART = 1 << 15
 
 
 def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -127,7 +127,7 @@ class Memory:
         kept = directory / "ranker.npz"
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
-        self.taken = lru_cache(maxsize=20_000)(self._taken)
+        self.taken = lru_cache(maxsize=1_500)(self._taken)
         """Parse a record's command, by the record's number; None if it is not a single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
 

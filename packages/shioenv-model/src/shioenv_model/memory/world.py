@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -23,7 +24,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
-from shioenv_model.memory.members import parse_member, raise_model_errors
+from shioenv_model.memory.members import parse_member, raise_model_errors, refuse_surrogates
 
 if TYPE_CHECKING:  # a model needs no built system, and not the code for it
     from shioenv.system.store import System
@@ -71,7 +72,6 @@ class _Document(TypedDict, total=False):
     env: Required[dict[str, str]]
     settings: Required[dict[str, str | bool]]
     shell_options: Required[dict[str, bool]]
-    fs: Required[dict[str, _File]]
     functions: dict[str, str]
     hostname: str
     user: str
@@ -80,9 +80,32 @@ class _Document(TypedDict, total=False):
 class _Written(TypedDict):
     """The document that `World.to_json` writes."""
 
-    context: _Document
+    context: dict[str, msgspec.Raw]
     contents: dict[_Path, str]
-    made: NotRequired[_File]
+    made: NotRequired[msgspec.Raw]
+
+
+_FILES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENTRY = msgspec.json.Decoder(_File)
+_TEXTS = ("perms", "owner", "group", "month", "time")
+
+
+def _parse_files(source: msgspec.Raw) -> dict[str, Any]:
+    """Parse the entries of a machine's files. Equal entries, and equal texts in them, are shared.
+
+    Most of a model's memory would be copies of them otherwise. Errors: ValueError.
+    """
+    known: dict[bytes, dict[str, Any]] = {}
+    files: dict[str, Any] = _FILES.decode(source)
+    for name, raw in files.items():
+        written = bytes(raw)
+        if written not in known:
+            _ENTRY.decode(written)  # raises for anything else
+            entry = known[written] = msgspec.json.decode(written)
+            for each in _TEXTS:
+                entry[each] = sys.intern(entry[each])
+        files[name] = known[written]
+    return files
 
 
 class _Untouched(State):
@@ -197,10 +220,14 @@ class World:
     @classmethod
     def from_json(cls, source: bytes) -> World:
         """Load the world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
-        document = parse_member(source, _Written)
-        contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
-        made: Any = document.get("made")
-        return cls(Context(document["context"]), contents, made)
+        refuse_surrogates(source)
+        whole = msgspec.json.decode(source, type=_Written)
+        contents = {path: text.encode("latin-1") for path, text in whole["contents"].items()}
+        made = parse_member(whole["made"], _File) if "made" in whole else None
+        document = whole["context"]
+        files = _parse_files(document.pop("fs"))
+        parsed = parse_member(msgspec.json.encode(document), _Document)
+        return cls(Context({**parsed, "fs": files}), contents, made)
 
     def _context(self, cwd: str | None = None) -> Context:
         """See `Pristine.context`: file names are relative to `cwd`."""
@@ -246,7 +273,7 @@ def read_world(directory: Path) -> World:
         return World.from_json(read_regular(file, LARGEST_MEMBER))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def check_patch(source: str) -> None:
     """Check that a patch (JSON) sets only files, attributes and other values of contexts.
 

@@ -19,7 +19,7 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
 from shioenv_model.files import is_sealed, keep_private, located, opened, read_card, seal
-from shioenv_model.memory.index import FORMS, holds_index
+from shioenv_model.memory.index import FORMS, LAYOUT, holds_index
 from shioenv_model.memory.memory import Memory, recorded_behavior
 from shioenv_model.memory.rank import command_difference
 from shioenv_model.memory.world import World, world_of_system
@@ -147,7 +147,7 @@ def _remembered(datasets: Sequence[Path]) -> Path:
     """Return the cache directory with the datasets' memory, made on first use."""
     shards = [shard.sha256 for each in datasets for shard in finished_manifest(each).shards]
     manifests = [(each / MANIFEST).read_bytes() for each in datasets]
-    made = f"{FORMS}".encode() + "".join(shards).encode() + b"".join(manifests)
+    made = f"{FORMS} {LAYOUT}".encode() + "".join(shards).encode() + b"".join(manifests)
     digest = hashlib.sha256(made).hexdigest()[:32]
     directory = cache_directory() / "models" / "remembered" / digest
     with storage_errors(directory):

@@ -35,7 +35,8 @@ from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.composition.opening import read_redirected_input
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms
-from shioenv_model.memory.index import Index, write_index
+from shioenv_model.memory.index import Index
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory, stored_behavior, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv_model.memory.rewrite import Kept, Taken
@@ -218,15 +219,7 @@ def extend_memory(
             hint="`shioenv model show` prints the system of a model",
         )
     known, forms, world = Index(base), Forms(), read_world(base)
-
-    def remembered() -> Iterator[tuple[str, str, Taken | None, Kept]]:
-        for number in range(len(known)):
-            entry = known.entry(number)
-            apart = _taken(entry.text, world.state(entry.cwd), forms)
-            report("records of the base", number, len(known))
-            yield entry.cwd, entry.text, apart, known.behavior(entry.behavior)
-
-    write_index(directory, chain(remembered(), _apart(material.records(report), world, forms)))
+    write_index(directory, _apart(material.records(report), world, forms), known)
     for file in (base / each for each in ("world.json", RANKER)):
         if file.exists():
             (directory / file.name).write_bytes(file.read_bytes())

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import shutil
+import re
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from shioenv.cli.main import app
 from shioenv.errors import Abstained, HostError, ModelError
 from shioenv_model import files as packing
 from shioenv_model.files import card_of, load_model, opened, pack, write_card
-from shioenv_model.memory.index import columns_of
+from shioenv_model.memory.index_writer import packed_members
 from shioenv_model.memory.rank import FEATURES, PAIR, Ranker
 from shioenv_model.memory.rewrite import Kept
 from support import small_world
@@ -36,9 +37,10 @@ CARD = {
     "material": [{"records": 15, "policy": "people", "sampler": "gcs", "seed": 1}],
 }  # fmt: skip
 QUESTIONS = ("cat a.txt | wc -l", "ls other; rm -r other; touch new; ls", "cat gone", "cd sub; ls")
-NEEDED = ("index.json", "rows.npy", "behaviors.npy", "texts.bin", "behaviors.bin", "world.json")
+INDEX = ("index.json", "rows.npy", "frames.npy", "texts.bin", "behaviors.zst")
+NEEDED = (*INDEX, "world.json")
 JSON = ("index.json", "world.json", "model.json")
-ARRAYS = ("rows.npy", "behaviors.npy")
+ARRAYS = ("rows.npy", "frames.npy")
 MEMBERS = (*NEEDED, "model.json", "ranker.npz")
 DEEP = b"[" * 100_000
 
@@ -124,7 +126,7 @@ def test_what_is_no_file_is_not_opened(directory: Path, member: str, kind: int) 
     refused(directory, member)
 
 
-@pytest.mark.parametrize("member", NEEDED)
+@pytest.mark.parametrize("member", [*NEEDED, "dictionary.bin"])
 def test_what_is_missing_is_named(directory: Path, member: str) -> None:
     (directory / member).unlink()
     refused(directory, member)
@@ -218,7 +220,7 @@ def test_a_patch_that_is_none_is_refused(
 ) -> None:
     monkeypatch.setattr(small_world, "gone", lambda name: Kept(0, "", patch))
     small_memory(directory)
-    with pytest.raises(ModelError, match=r"behaviors\.bin is damaged"):
+    with pytest.raises(ModelError, match=r"behaviors\.zst is damaged"):
         load_model(directory).memory.answer("rm b.txt")
 
 
@@ -271,9 +273,9 @@ def test_rows_that_lead_out_of_a_file_are_refused(directory: Path, name: str) ->
 
 @pytest.mark.parametrize("change", [lambda at: at[::-1], lambda at: at + 1, lambda at: at[:-1]])
 def test_places_that_lead_out_of_a_file_are_refused(directory: Path, change: Any) -> None:
-    places = np.load(directory / "behaviors.npy")
-    np.save(directory / "behaviors.npy", change(places).copy())
-    refused(directory, "behaviors.npy")
+    places = np.load(directory / "frames.npy")
+    np.save(directory / "frames.npy", change(places).copy())
+    refused(directory, "frames.npy")
 
 
 NODES = {"feature", "left", "right"}
@@ -381,7 +383,7 @@ def test_more_than_a_model_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.M
         assert "too large for a model" in refused(tmp_path / "bomb.model", "bomb.model")
 
 
-@pytest.mark.parametrize("name", sorted({*MEMBERS} - {"rows.npy"}))
+@pytest.mark.parametrize("name", sorted({*MEMBERS} - {*INDEX}))
 def test_a_damaged_member_of_a_packed_model_is_named(
     directory: Path, tmp_path: Path, name: str
 ) -> None:
@@ -390,11 +392,36 @@ def test_a_damaged_member_of_a_packed_model_is_named(
     refused(tmp_path / "small.model", "model")
 
 
-def test_damaged_rows_are_not_packed(directory: Path, tmp_path: Path) -> None:
-    (directory / "rows.npy").write_bytes(DEEP)
-    with pytest.raises(ModelError, match=r"rows\.npy"):
+@pytest.mark.parametrize("name", INDEX)
+def test_a_damaged_index_is_not_packed(directory: Path, tmp_path: Path, name: str) -> None:
+    (directory / name).write_bytes(DEEP)
+    with pytest.raises(ModelError, match=re.escape(name)):
         pack(directory, tmp_path / "small.model")
     assert not (tmp_path / "small.model").exists()
+
+
+def repacked(directory: Path, **changed: bytes) -> bytes:
+    """Pack an index, with other contents of some members."""
+    members = {"index.json": (directory / "index.json").read_bytes()}
+    members |= {
+        "texts.bin": (directory / "texts.bin").read_bytes(),
+        **dict(packed_members(directory)),
+    }
+    members |= {name.replace("_", "."): content for name, content in changed.items()}
+    return zstandard.compress(
+        archive(*((member(name, len(content)), content) for name, content in members.items()))
+    )
+
+
+@pytest.mark.parametrize("change", [lambda at: at[::-1], lambda at: at + 1, lambda at: at[:-1]])
+def test_packed_places_that_lead_out_of_a_file_are_refused(
+    directory: Path, tmp_path: Path, change: Any
+) -> None:
+    places = np.load(io.BytesIO(dict(packed_members(directory))["behaviors.npy"]))
+    (tmp_path / "bad.model").write_bytes(
+        repacked(directory, behaviors_npy=saved(change(places).copy()))
+    )
+    refused(tmp_path / "bad.model", "behaviors.npy")
 
 
 def test_packed_rows_come_back_as_they_were(directory: Path, tmp_path: Path) -> None:
@@ -402,6 +429,8 @@ def test_packed_rows_come_back_as_they_were(directory: Path, tmp_path: Path) -> 
     there = opened(tmp_path / "small.model")
     assert (there / "rows.npy").read_bytes() == (directory / "rows.npy").read_bytes()
     assert not (there / "columns.npz").exists()
+    pack(there, tmp_path / "again.model")
+    assert (tmp_path / "again.model").read_bytes() == (tmp_path / "small.model").read_bytes()
 
 
 def other_columns(columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -416,11 +445,11 @@ def other_columns(columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("way", range(7))
 def test_columns_that_fit_no_text_are_refused(directory: Path, tmp_path: Path, way: int) -> None:
-    columns = dict(np.load(io.BytesIO(columns_of(directory))))
-    np.savez(directory / "columns.npz", **list(other_columns(columns))[way])
-    (directory / "rows.npy").unlink()
-    pack(directory, tmp_path / "small.model")
-    refused(tmp_path / "small.model", "columns.npz")
+    columns = dict(np.load(io.BytesIO(dict(packed_members(directory))["columns.npz"])))
+    made = io.BytesIO()
+    np.savez(made, **list(other_columns(columns))[way])
+    (tmp_path / "bad.model").write_bytes(repacked(directory, columns_npz=made.getvalue()))
+    refused(tmp_path / "bad.model", "columns.npz")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "/dev/zero", "too long"])
@@ -513,7 +542,7 @@ def test_what_was_planted_in_the_cache_is_not_believed(
     harm(there)
     assert card_of(file)["name"] == "small"
     assert not there.is_symlink()
-    assert {path.name for path in there.iterdir()} == {*MEMBERS, ".sealed"}
+    assert {path.name for path in there.iterdir()} == {*MEMBERS, "dictionary.bin", ".sealed"}
     asked(file)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shioenv_model.bash.patterns import CLASSES
-from shioenv_model.memory.explain import Inducer, Induction
+from shioenv_model.memory.explain import Inducer, Induction, known_inputs
 from shioenv_model.memory.facts import Operand
 from shioenv_model.memory.functions.characters import set_of
 from shioenv_model.memory.functions.families import functions
@@ -418,3 +418,14 @@ def test_what_changes_a_text_tells_more_than_what_does_not() -> None:
     found = Induction().explain(reading("cut -f1", "left\tright\n"), neighbours)
     assert found is not None
     assert found.output == "left\n"
+
+
+def test_a_pattern_with_the_name_of_a_file_is_not_read() -> None:
+    shown, ours, nothing = (
+        known_inputs(taken(text)) for text in ("cat b.txt", "grep a.txt b.txt", "grep a.txt gone")
+    )
+    assert shown is not None
+    assert ours is not None
+    assert nothing is not None
+    assert (ours.words["1"], ours.text) == ("a.txt", shown.text)
+    assert nothing.text is None

@@ -22,7 +22,8 @@ from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv_model.memory.facts import format_bytes, operand
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
-from shioenv_model.memory.index import ROW, Index, write_index
+from shioenv_model.memory.index import ROW, Index
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rank import (
     FEATURES,
@@ -415,6 +416,42 @@ def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:
     near = [index.entry(number).text for number in index.near(taken("ls b.txt"), 5)]
     assert near == ["ls a.txt", "ls -l sub"]
     assert index.near(taken("df"), 5) == []
+
+
+def test_large_behaviors_are_compressed_and_small_ones_are_not(tmp_path: Path) -> None:
+    made = [Kept(0, f"{number} " * 400, "[]") for number in range(40)] + [Kept(0, "small\n", "[]")]
+    rows: list[tuple[str, str, Taken | None, Kept]]
+    rows = [(HOME, f"echo {n}", taken(f"echo {n}"), kept) for n, kept in enumerate(made)]
+    write_index(tmp_path, rows)
+    index = Index(tmp_path)
+    assert [index.behavior(number) for number in range(41)] == made
+    stored = (tmp_path / "behaviors.zst").read_bytes()
+    assert b"small\n" in stored
+    assert len(stored) < sum(map(len, index.behaviors())) / 4
+    (tmp_path / "behaviors.zst").write_bytes(stored[:9] + b"\xff" * 9 + stored[18:])
+    with pytest.raises(ModelError, match=r"behaviors\.zst is damaged"):
+        Index(tmp_path).behavior(0)
+
+
+def test_records_are_added_to_an_index_without_parsing_it_again(tmp_path: Path) -> None:
+    old, new = ["ls a.txt", "wc a.txt", "ls -l"], ["cat a.txt", "ls sub", "ls -l"]
+    rows = [
+        [(HOME, text, taken(text), Kept(0, f"{when} {text} " * 40, "[]")) for text in texts]
+        for when, texts in (("old", old), ("new", new))
+    ]
+    rows[1].append(("/tmp", "ls -l", taken("ls -l"), Kept(0, "elsewhere\n", "[]")))
+    write_index(tmp_path / "base", rows[0])
+    write_index(tmp_path / "more", rows[1], Index(tmp_path / "base"))
+    write_index(tmp_path / "whole", [*rows[0], *rows[1]])
+    more, whole = Index(tmp_path / "more"), Index(tmp_path / "whole")
+    assert [*more.texts()] == [*whole.texts()]
+    for index in (more, whole):
+        found = index.exact(HOME, "ls -l")
+        assert [index.behavior(each.behavior).output[:6] for each in found] == ["old ls"]
+    for number in range(len(whole)):
+        one, other = more.entry(number), whole.entry(number)
+        assert more.behavior(one.behavior) == whole.behavior(other.behavior)
+    assert more.near(taken("ls b.txt"), 5) == whole.near(taken("ls b.txt"), 5)
 
 
 def test_a_first_look_counts_options_and_operands(tmp_path: Path) -> None:

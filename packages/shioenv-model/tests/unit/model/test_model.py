@@ -24,7 +24,8 @@ from shioenv_model.files import (
     read_card,
     write_card,
 )
-from shioenv_model.memory.index import sizes, write_index
+from shioenv_model.memory.index import sizes
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
 from shioenv_model.memory.world import World
@@ -389,9 +390,10 @@ def test_the_model_that_comes_with_the_package(
     per_record = sum(
         size
         for name, size in sizes(opened(file))
-        if name in ("rows.npy", "behaviors.npy", "index.json")
+        if name in ("rows.npy", "frames.npy", "index.json")
     ) / len(model.memory.index)
     assert per_record <= 60
+    assert sum(size for _, size in sizes(opened(file))) <= 80_000_000
     assert model.card["system"] == "debian-12"
     assert len(model.card["system_digest"]) == 64
     assert "not" in model.card["limits"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.domain.context import Context
-from shioenv_model.memory.index import write_index
+from shioenv_model.memory.index_writer import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept, fillings, replace_words
 from shioenv_model.memory.translation import Shift, Translation

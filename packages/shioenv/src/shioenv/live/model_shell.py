@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
+from typing import TYPE_CHECKING
 
-from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, diff_documents
@@ -14,6 +14,9 @@ from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing
 from shioenv.sandbox.base import LARGEST, refuse_limit
 from shioenv.text import short_repr
+
+if TYPE_CHECKING:  # a model's shell needs no sandbox
+    from shioenv.behavior.observe import SandboxRunner
 
 
 class ModelShell(Closing):

@@ -106,13 +106,13 @@ def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Te
             continue
         if family.several and not several:
             continue
+        kinds = family.variants or {}
+        variants = [dict(zip(kinds, values, strict=True)) for values in product(*kinds.values())]
         for roles in permutations(family.roles, len(places)):
             if not set(family.needs) <= set(roles):
                 continue
             cast = tuple(zip(roles, places, strict=True))
-            kinds = family.variants or {}
-            for values in product(*kinds.values()):
-                flags = dict(zip(kinds, values, strict=True))
+            for flags in variants:
                 if family.means is None or family.means(flags):
                     yield TextFunction(family, cast, flags)
 
