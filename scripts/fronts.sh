@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 failed=
-# A Python that Harbor runs on, if there is one: PYTHON312 names another.
+# A Python that Harbor and NeMo Gym run on, if there is one: PYTHON312 names another.
 newer() {
     for python in ${PYTHON312:-.venv/bin/python python3.14 python3.13 python3.12}; do
         "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo "$python" && return
@@ -23,7 +23,7 @@ harbors() {
 }
 
 fronts=
-for front in ${*:-openai openenv mcp e2b inspect verifiers trl harbor rllib}; do
+for front in ${*:-openai openenv mcp e2b inspect verifiers trl harbor nemo rllib}; do
     [ "$front" != harbor ] || front=$(harbors)
     fronts="$fronts $front"
 done
@@ -31,10 +31,14 @@ done
 for front in $fronts; do
     export PYTHON=.venv/bin/python
     name=${front%%-*}
-    if [ "$name" = harbor ] && ! PYTHON=$(newer); then
-        echo "== $front: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
-        continue
-    fi
+    case $name in
+    harbor | nemo)
+        if ! PYTHON=$(newer); then
+            echo "== $front: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
+            continue
+        fi
+        ;;
+    esac
     home=.fronts/$front
     case $front in
     trl | rllib) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
@@ -50,7 +54,12 @@ for front in $fronts; do
     rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac
-    scripts/environment.sh "$home" "$name" $first
+    if [ "$name" = nemo ]; then # its sandboxes need none of its many requirements
+        scripts/environment.sh "$home" agents
+        "$home/bin/python" -m pip install -q --disable-pip-version-check --no-deps 'nemo-gym==0.4.*'
+    else
+        scripts/environment.sh "$home" "$name" $first
+    fi
     echo "== $front"
     "$home/bin/python" -m pytest -q $(find packages/*/tests/fronts tests/journeys -name "test_$name*.py") || failed="$failed $front"
     [ -z "$page" ] || "$home/bin/python" scripts/docs_test.py "$page" || failed="$failed $page"

@@ -128,7 +128,7 @@ NEEDS = {
         for name in ("e2b", "inspect_ai", "mcp", "openenv", "starlette", "trl", "verifiers")
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
-    "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),
+    **{name: Need(partial(_has_module, name), otherwise=HARBOR) for name in ("harbor", "nemo_gym")},
     "harbor lint": Need(_harbor_lints, otherwise=HARBOR),
     **{
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)

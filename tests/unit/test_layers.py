@@ -257,6 +257,7 @@ HOMES = {
     "harbor": ["shioenv_agents.fronts"],
     "mcp": ["shioenv_agents.mcp"],
     "e2b": ["shioenv_agents.e2b"],
+    "nemo_gym": ["shioenv_agents.fronts"],
     "openenv": ["shioenv_agents.fronts"],
     "inspect_ai": ["shioenv_agents.fronts"],
     "verifiers": ["shioenv_agents.fronts"],

@@ -122,7 +122,10 @@ def e2b(
     ] = None,
     system: shared.SystemName = None,
     sandboxes: Annotated[
-        int, typer.Option(min=1, max=256, metavar="N", help="Maximum sandboxes at a time.")
+        int,
+        typer.Option(
+            min=1, max=256, metavar="N", help="Maximum sandboxes and snapshots at a time."
+        ),
     ] = 16,
     memory_mib: Annotated[
         int, typer.Option(min=16, max=1 << 20, metavar="MIB", help="Memory of each sandbox.")

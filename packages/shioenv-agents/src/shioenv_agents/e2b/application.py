@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from e2b.envd.filesystem.filesystem_connect import FilesystemASGIApplication
 from e2b.envd.process.process_connect import ProcessASGIApplication
 from protobuf import Message
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -44,6 +43,7 @@ from shioenv_agents.e2b.sandboxes import (
     check_network,
     check_seconds,
 )
+from shioenv_agents.e2b.snapshots import Snapshot
 from shioenv_agents.mcp.workers import Slots
 from shioenv_serve.listener import ListenAddress
 from shioenv_serve.serving import LARGEST_BODY, Application, Bounded, Receive, Send
@@ -61,7 +61,7 @@ IDLE_SECONDS: Final = 60.0
 """Seconds that a client may wait between two pieces of a file or of input (our choice)."""
 
 PAGE: Final = 100
-"""The most sandboxes on a page of a list."""
+"""The most rows on a page of a list."""
 
 _PIECE: Final = 1 << 16
 
@@ -72,17 +72,13 @@ Body = TypeVar("Body")
 State = Literal["running", "paused"]
 
 
-class Lifetime(msgspec.Struct, frozen=True):
-    """The body of requests that set a lifetime or resume."""
+class SandboxOptions(msgspec.Struct, frozen=True):
+    """The body of a request about a sandbox; each kind of request uses some of these."""
 
     timeout: int = 300
     memory: bool | None = None
-
-
-class Pausing(msgspec.Struct, frozen=True):
-    """The body of a request for a pause."""
-
-    memory: bool | None = None
+    count: int = 1
+    name: str = ""
 
 
 def refusal(status: int, message: str) -> dict[str, Any]:
@@ -99,8 +95,7 @@ class ControlPlane:
     async def create(self, request: Request) -> Response:
         """Open a sandbox."""
         asked = await _body(request, NewSandbox)
-        repeats = request.headers.get("idempotency-key", "")[:255]
-        sandbox = await self._sandboxes.create(self._owner(request), asked, repeats)
+        sandbox = await self._sandboxes.create(self._owner(request), asked)
         return JSONResponse(_created(sandbox), 201)
 
     async def show_all(self, request: Request) -> Response:
@@ -121,11 +116,7 @@ class ControlPlane:
         ]
         if asked.get("order") == "desc":
             found.reverse()
-        start = _number(asked.get("nextToken", "0"), len(found))
-        count = _number(asked.get("limit", str(PAGE)), PAGE)
-        page = [_details(each) for each in found[start : start + count]]
-        more = start + count < len(found)
-        return JSONResponse(page, headers={"x-next-token": str(start + count)} if more else {})
+        return _page(asked, [_details(each) for each in found])
 
     async def show(self, request: Request) -> Response:
         """Return the facts of a sandbox."""
@@ -141,23 +132,57 @@ class ControlPlane:
     async def set_timeout(self, request: Request) -> Response:
         """Set the seconds that a sandbox has from now on."""
         sandbox = self._found(request)
-        sandbox.ends = time.time() + check_seconds((await _body(request, Lifetime)).timeout)
+        sandbox.ends = time.time() + check_seconds((await _body(request, SandboxOptions)).timeout)
         return Response(status_code=204)
 
     async def pause(self, request: Request) -> Response:
         """Pause a sandbox."""
-        memory = (await _body(request, Pausing)).memory
+        memory = (await _body(request, SandboxOptions)).memory
         if not await self._sandboxes.pause(self._found(request), memory=memory is not False):
             raise HTTPException(409, "the sandbox is paused already")
         return Response(status_code=204)
 
     async def connect(self, request: Request) -> Response:
         """Return the address of a sandbox, and resume it if it is paused."""
-        given, sandbox = await _body(request, Lifetime), self._found(request)
+        given, sandbox = await _body(request, SandboxOptions), self._found(request)
         was_paused = await self._sandboxes.connect(
             sandbox, check_seconds(given.timeout), memory=given.memory is not False
         )
         return JSONResponse(_created(sandbox), 201 if was_paused else 200)
+
+    async def fork(self, request: Request) -> Response:
+        """Open sandboxes with the files of another."""
+        given, sandbox = await _body(request, SandboxOptions), self._found(request)
+        made = await self._sandboxes.fork(sandbox, given.count, given.timeout)
+        rows = [
+            {"error": refusal(each.status_code, each.detail)}
+            if isinstance(each, HTTPException)
+            else {"sandbox": _created(each)}
+            for each in made
+        ]
+        return JSONResponse(rows, 201)
+
+    async def snapshot(self, request: Request) -> Response:
+        """Keep the files of a sandbox."""
+        given, sandbox = await _body(request, SandboxOptions), self._found(request)
+        made = await self._sandboxes.snapshot(sandbox, given.name)
+        return JSONResponse(_kept(made), 201)
+
+    async def show_snapshots(self, request: Request) -> Response:
+        """List the client's snapshots."""
+        asked = request.query_params
+        rows = [
+            _kept(each)
+            for each in self._sandboxes.snapshots_of(self._owner(request))
+            if asked.get("sandboxID", each.source) == each.source
+            and asked.get("name", each.id) in (each.id, each.name)
+        ]
+        return _page(asked, rows)
+
+    async def delete_snapshot(self, request: Request) -> Response:
+        """Forget a snapshot."""
+        self._sandboxes.delete_snapshot(self._owner(request), request.path_params["id"])
+        return Response(status_code=204)
 
     async def set_network(self, request: Request) -> Response:
         """Accept rules that only deny."""
@@ -185,6 +210,14 @@ async def _body(request: Request, kind: type[Body]) -> Body:
         raise HTTPException(400, f"the body is not accepted: {error!s:.200}") from None
 
 
+def _page(asked: QueryParams, rows: list[dict[str, Any]]) -> Response:
+    """Return the rows that a request asks for, and where the next ones start."""
+    start = _number(asked.get("nextToken", "0"), len(rows))
+    end = start + _number(asked.get("limit", str(PAGE)), PAGE)
+    headers = {"x-next-token": str(end)} if end < len(rows) else {}
+    return JSONResponse(rows[start:end], headers=headers)
+
+
 def _number(text: str, most: int) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise HTTPException(400, f"{text!r:.80} is no number")
@@ -210,6 +243,10 @@ def _created(sandbox: ClientSandbox) -> dict[str, Any]:
         "envdVersion": ENVD,
         "envdAccessToken": sandbox.token,
     }
+
+
+def _kept(snapshot: Snapshot) -> dict[str, Any]:
+    return {"snapshotID": snapshot.id, "names": [snapshot.name] if snapshot.name else []}
 
 
 def _details(sandbox: ClientSandbox) -> dict[str, Any]:
@@ -336,25 +373,15 @@ def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _save(request: Request, file: IO[bytes], most: int) -> None:
-    """Write a request's body to a file, unpacked. Errors: HTTPException."""
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding not in ("identity", "gzip"):
-        raise HTTPException(415, f"the encoding {encoding:.80} is not supported")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding == "gzip" else None
+    """Write a request's body to a file. Errors: HTTPException."""
+    if "content-encoding" in request.headers:
+        raise HTTPException(415, "compressed files are not supported")
     length = 0
-    try:
-        async for piece in request.stream():
-            while piece:
-                kept = unpacker.decompress(piece, _PIECE) if unpacker else piece
-                piece = unpacker.unconsumed_tail if unpacker else b""
-                length += len(kept)
-                if length > most:
-                    raise HTTPException(413, f"the file exceeds {most:,} bytes")
-                file.write(kept)
-    except zlib.error:
-        raise HTTPException(400, "the body is not compressed by gzip") from None
-    if unpacker and not unpacker.eof:
-        raise HTTPException(400, "the compressed body is cut off")
+    async for piece in request.stream():
+        length += len(piece)
+        if length > most:
+            raise HTTPException(413, f"the file exceeds {most:,} bytes")
+        file.write(piece)
     file.seek(0)
 
 
@@ -447,6 +474,10 @@ def e2b_application(sandboxes: Sandboxes, listen_address: ListenAddress) -> Appl
             Route(f"{one}/pause", plane.pause, methods=["POST"]),
             Route(f"/v2{one}/connect", plane.connect, methods=["POST"]),
             Route(f"{one}/connect", plane.connect, methods=["POST"]),
+            Route(f"{one}/fork", plane.fork, methods=["POST"]),
+            Route(f"{one}/snapshots", plane.snapshot, methods=["POST"]),
+            Route("/snapshots", plane.show_snapshots, methods=["GET"]),
+            Route("/templates/{id:str}", plane.delete_snapshot, methods=["DELETE"]),
             *inside,
             Route("/files", Inside(whole, sandboxes)),
             Route("/health", Inside(whole, sandboxes)),

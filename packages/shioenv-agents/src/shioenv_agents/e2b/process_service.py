@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import select
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -82,12 +83,11 @@ class ClientProcess:
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Pass the output on until the command has ended; `reader` is its control channel."""
         names = ("pty", "pty") if self.request.pty is not None else ("stdout", "stderr")
-        pumps = [
-            asyncio.create_task(self._pump(descriptor, name))
-            for descriptor, name in zip(
-                (self._entered.output, self._entered.errors), names, strict=True
-            )
-        ]
+        ends = (self._entered.output, self._entered.errors)
+        pumps = {
+            asyncio.create_task(self._pump(descriptor, name)): descriptor
+            for descriptor, name in zip(ends, names, strict=True)
+        }
         status = None
         try:
             status = await _status(reader)
@@ -134,11 +134,18 @@ class ClientProcess:
         finally:
             transport.close()
 
-    async def _drain(self, pumps: list[asyncio.Task[None]]) -> None:
-        """Wait for the rest of the output, but not for background processes with open pipes."""
-        while (await asyncio.wait(pumps, timeout=DRAIN_SECONDS))[1]:
-            if not self._putting and time.monotonic() - self._moved > DRAIN_SECONDS:
-                return
+    async def _drain(self, pumps: dict[asyncio.Task[None], int]) -> None:
+        """Wait for the rest of the output, but not for background processes with open pipes.
+
+        On a busy host, what the command wrote may be read long after its end.
+        """
+        quiet = 0
+        while (pending := (await asyncio.wait(pumps, timeout=DRAIN_SECONDS))[1]) and quiet < 2:
+            pipes = select.poll()
+            for task in pending:
+                pipes.register(pumps[task], select.POLLIN)
+            is_moving = time.monotonic() - self._moved <= DRAIN_SECONDS
+            quiet = 0 if self._putting or is_moving or pipes.poll(0) else quiet + 1
 
 
 async def _status(reader: asyncio.StreamReader) -> int | None:

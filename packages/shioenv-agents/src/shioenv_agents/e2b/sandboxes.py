@@ -8,8 +8,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Final, Literal
 
@@ -21,11 +21,11 @@ from shioenv.live.entered import close
 from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import System, find_system
+from shioenv_agents.e2b.snapshots import SandboxMachine, Snapshot, take_snapshot
 from shioenv_agents.tasks.entered_machine import (
     OUTPUT,
     Command,
     CommandTimeoutError,
-    EnteredMachine,
     Finished,
     finished,
     group_of,
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from shioenv_agents.e2b.watching import Watcher
 
 OF_ONE_CLIENT: Final = 8
-"""Maximum sandboxes of one client (our choice, because a machine takes megabytes)."""
+"""Maximum sandboxes and snapshots of one client (our choice, because each takes megabytes)."""
+
+MOST_FORKS: Final = 20
+"""Maximum forks of one request (as at E2B)."""
 
 LONGEST_LIFE: Final = 86_400
 """Maximum seconds of a sandbox's life (our choice, as at E2B)."""
@@ -100,9 +103,7 @@ class ClientSandbox:
     asked: NewSandbox
     system: System
     limits: Limits
-    seat: Seat[EnteredMachine]
-    repeats: str = ""
-    """The key by which a repeated request for this sandbox is recognised."""
+    seat: Seat[SandboxMachine]
     id: str = field(default_factory=lambda: f"i{secrets.token_hex(16)}")
     token: str = field(default_factory=lambda: secrets.token_hex(32))
     state: Literal["running", "paused", "ended"] = "running"
@@ -113,7 +114,7 @@ class ClientSandbox:
     """The programs of watchers."""
     watchers: dict[str, Watcher] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held during a pause or its end."""
+    """Held during a pause, its end, a snapshot and a fork."""
 
     @property
     def home(self) -> str:
@@ -150,7 +151,7 @@ class ClientSandbox:
     async def enter(self, command: Command) -> tuple[Entered, int]:
         """Start a command, and return its ends with its process group. Errors: SandboxError."""
 
-        def begin(machine: EnteredMachine) -> tuple[Entered, int]:
+        def begin(machine: SandboxMachine) -> tuple[Entered, int]:
             entered = machine.start(command)
             group = group_of(entered)
             if group is None:
@@ -202,11 +203,12 @@ class Sandboxes:
     """The sandboxes of all clients. Methods are called in the event loop."""
 
     def __init__(self, system: System, limits: Limits, most: int, keys: Sequence[str] = ()) -> None:
-        """`system` is the template `base`; `most` is the number of sandboxes at a time."""
+        """`system` is the template `base`; `most` is the number of sandboxes and snapshots."""
         self._system, self._most = system, most
         self._limits = replace(limits, cpu_seconds=LARGEST["cpu_seconds"])
         self._keys = [key.encode() for key in keys]
         self._known: dict[str, ClientSandbox] = {}
+        self._snapshots: dict[str, Snapshot] = {}
         self._opening: list[str] = []
 
     @property
@@ -246,30 +248,99 @@ class Sandboxes:
         """Return the sandbox whose token gives the right signature; None without one."""
         return next((each for each in self._known.values() if is_right(each.token)), None)
 
-    async def create(self, owner: str, asked: NewSandbox, repeats: str = "") -> ClientSandbox:
-        """Open a machine. A repeated request returns the same sandbox. Errors: HTTPException."""
-        for each in self.of_owner(owner):
-            if repeats and each.repeats == repeats:
-                return each
+    async def create(
+        self, owner: str, asked: NewSandbox, files: Snapshot | None = None
+    ) -> ClientSandbox:
+        """Open a machine, with the files of a snapshot if the template is one.
+
+        Errors: HTTPException, SandboxError.
+        """
         _refuse(asked)
-        system = await asyncio.to_thread(self._system_of, asked.template_id)
-        owners = [*(each.owner for each in self._known.values()), *self._opening]
+        template = asked.template_id
+        files = files or self._snapshot_of(owner, template)
+        system = files.system if files else await asyncio.to_thread(self._system_of, template)
+        with self._claimed(owner):
+            seat = Seat(lambda: SandboxMachine(system, self._limits, idle_seconds=LONGEST_LIFE))
+            sandbox = ClientSandbox(owner, asked, system, self._limits, seat)
+            try:
+                await (files.unpack(sandbox) if files else sandbox.finish("/bin/true"))
+            except BaseException:
+                await seat.close()
+                raise
+            sandbox.ends = time.time() + asked.timeout
+            self._known[sandbox.id] = sandbox
+        return sandbox
+
+    @contextmanager
+    def _claimed(self, owner: str) -> Iterator[None]:
+        """Count a sandbox or snapshot that is being made. Errors: HTTPException."""
+        owners = [each.owner for each in self._known.values()]
+        owners += [each.owner for each in self._snapshots.values()] + self._opening
         for most, count in ((OF_ONE_CLIENT, owners.count(owner)), (self._most, len(owners))):
             if count >= most:
-                raise HTTPException(429, f"{count} sandboxes are open, which is the limit")
-        seat = Seat(lambda: EnteredMachine(system, self._limits, idle_seconds=LONGEST_LIFE))
-        sandbox = ClientSandbox(owner, asked, system, self._limits, seat, repeats)
+                raise HTTPException(429, f"{count} sandboxes and snapshots are the limit")
         self._opening.append(owner)
         try:
-            await sandbox.finish("/bin/true")
-        except BaseException:
-            await seat.close()
-            raise
+            yield
         finally:
             self._opening.remove(owner)
-        sandbox.ends = time.time() + asked.timeout
-        self._known[sandbox.id] = sandbox
-        return sandbox
+
+    async def snapshot(self, sandbox: ClientSandbox, name: str) -> Snapshot:
+        """Keep the files of a sandbox; they replace a snapshot with the same name.
+
+        Errors: HTTPException, SandboxError.
+        """
+        if name and not _NAME.fullmatch(name):
+            raise HTTPException(400, f"{name!r:.80} is no name of a snapshot")
+        with self._claimed(sandbox.owner):
+            async with sandbox.turn:
+                made = await take_snapshot(sandbox, name)
+            if name and (old := self._snapshot_of(sandbox.owner, name)):
+                self.delete_snapshot(sandbox.owner, old.id)
+            self._snapshots[made.id] = made
+        return made
+
+    def snapshots_of(self, owner: str) -> list[Snapshot]:
+        """Return an owner's snapshots, the oldest first."""
+        return [each for each in self._snapshots.values() if each.owner == owner]
+
+    def _snapshot_of(self, owner: str, name: str) -> Snapshot | None:
+        """Return an owner's snapshot with an id or a name; None without one."""
+        return next(
+            (each for each in self.snapshots_of(owner) if name in (each.id, each.name)), None
+        )
+
+    def delete_snapshot(self, owner: str, name: str) -> None:
+        """Forget a snapshot. Sandboxes that are being made from it get it all the same.
+
+        Errors: HTTPException.
+        """
+        found = self._snapshot_of(owner, name)
+        if found is None:
+            raise HTTPException(404, f"the snapshot was not found: {name:.80}")
+        del self._snapshots[found.id]
+
+    async def fork(
+        self, sandbox: ClientSandbox, count: int, seconds: int
+    ) -> list[ClientSandbox | HTTPException]:
+        """Open sandboxes with the files of another; return each, or why it is missing.
+
+        Errors: HTTPException, SandboxError, if the source cannot be copied.
+        """
+        if not 1 <= count <= MOST_FORKS:
+            raise HTTPException(400, f"count {count} is not from 1 to {MOST_FORKS}")
+        asked = msgspec.structs.replace(sandbox.asked, timeout=check_seconds(seconds))
+        made: list[ClientSandbox | HTTPException] = []
+        async with sandbox.turn:
+            files = await take_snapshot(sandbox)
+            for _ in range(count):
+                try:
+                    made.append(await self.create(sandbox.owner, asked, files))
+                except HTTPException as error:
+                    made.append(error)
+                except ShioenvError as error:
+                    made.append(HTTPException(500, error.message))
+        return made
 
     async def end(self, sandbox: ClientSandbox) -> None:
         """End a sandbox; ending it twice does nothing."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from shioenv.errors import InputError, SandboxError, ShioenvError, UsageError
 from shioenv_agents.mcp.schema import LONGEST_COMMAND
@@ -65,7 +65,7 @@ class Previews:
             raise InputError(f"the command has more than {LONGEST_COMMAND:,} bytes, or a NUL byte")
         start = self._directory(cwd)
         limits = replace(USUAL_LIMITS, wall_seconds=seconds, cpu_seconds=seconds)
-        attempt = _Attempt()
+        attempt, stack = _Attempt(), ExitStack()
 
         def previewed() -> Preview:
             attempt.keeper = keeper = self._keeper()
@@ -73,13 +73,18 @@ class Previews:
                 keeper.close()
                 raise SandboxError("the call was cancelled")
             words = ["bash", "-c", command]
-            return preview_in(keeper, words, start, hide=self._hide, show=self._show, limits=limits)
+            hidden: Any = {"hide": self._hide, "show": self._show}
+            return preview_in(keeper, words, start, **hidden, limits=limits, stack=stack)
+
+        def tidy_up() -> None:
+            stack.close()
+            self.make_ready()
 
         async with self._slots.taken():
             try:
                 return await self._threads.call(previewed, attempt.end)
             finally:
-                self._threads.submit(self.make_ready)
+                self._threads.submit(tidy_up)
 
     def make_ready(self) -> None:
         """Start keepers for the next previews. Errors are left to the call that needs one."""

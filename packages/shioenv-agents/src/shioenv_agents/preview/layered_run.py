@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -163,14 +163,17 @@ def preview_in(
     hide: Iterable[str] = (),
     show: Iterable[str] = (),
     limits: Limits = USUAL_LIMITS,
+    stack: ExitStack | None = None,
 ) -> Preview:
     """Preview a command in a directory with a keeper that was started before.
 
     A server keeps such keepers ready, because starting one takes most of the time. The keeper is
     used up, and must have been started with `capture`. `Keeper.end`, called in another thread, ends
-    the command; SandboxError is raised then. Other parameters and errors: those of `preview`.
+    the command; SandboxError is raised then. With `stack` the keeper and its layers are removed
+    when the caller closes that, because this takes a fifth of the time. Other parameters and
+    errors: those of `preview`.
     """
-    with ExitStack() as stack:
+    with ExitStack() if stack is None else nullcontext(stack) as stack:
         stack.enter_context(started)
         plan = _plan(command, root=start, start=start, secrets=_hidden(hide, show), limits=limits)
         return _Running(plan, limits, started, stack).finish()
@@ -223,12 +226,15 @@ def _inside(path: str, directory: str) -> bool:
 
 def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     """Return the existing hidden paths, absolute and without links."""
-    paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
+    places = [os.path.join(home, name) for home in _homes() for name in SECRETS]  # noqa: PTH118
+    shown = {*show}
+    # A link is resolved only if it exists, because hundreds of paths do not.
+    paths = {os.path.realpath(each) for each in places if shown or os.path.lexists(each)}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
             raise UsageError(f"--hide {path} does not exist", hint="use an existing path")
         paths.add(os.path.realpath(Path(path).expanduser()))
-    for path in show:
+    for path in shown:
         real = os.path.realpath(Path(path).expanduser())
         if real not in paths:
             raise UsageError(f"--show {path} is not a hidden path", hint=did_you_mean(real, paths))

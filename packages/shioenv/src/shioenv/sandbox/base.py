@@ -418,6 +418,11 @@ class ShellSandbox(Sandbox, Protocol):
     `hostname` are in the execution only if the line changed them.
     """
 
+    @property
+    def supervisor_pid(self) -> int | None:
+        """The process that all processes of the machine descend from; None without one."""
+        ...
+
     def start_shell(
         self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
     ) -> Execution:

@@ -201,6 +201,11 @@ class NamespaceSandbox(Uncopied):
         """The form of the sandbox's lower layer on this host."""
         return self._kept.form if self._kept else self._lower
 
+    @property
+    def supervisor_pid(self) -> int | None:
+        """See `ShellSandbox.supervisor_pid`."""
+        return self._process.pid if self._process else None
+
     def __enter__(self) -> Self:
         return self
 
