@@ -128,7 +128,6 @@ class SessionMachine:
         self._began: list[float] = []  # seconds of the rows before each of these
         self._over: int | None = None  # the row that ended the shell, after which none runs
         self._after_end = Behavior(0, b"")  # of each later row
-        self._is_copy = False
         self._seconds, self._spent = 0.0, 0.0
 
     def close(self) -> None:
@@ -299,9 +298,8 @@ class SessionMachine:
         row, limits = self._rows[number], self._limits
         if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
             return None
-        self._is_copy = self._is_copy or self._at != number
-        if self._is_copy and self._trafficked and _SHOWS_TRAFFIC.search(row):
-            return None  # in a copy the network is new
+        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # in a copy the network is new
+            return None
         last = self._is_last(number)
         how: dict[str, Any] = {"separate": self._separate, "order": self._order, "last": last}
         self._began.append(self._seconds)
