@@ -7,8 +7,8 @@ import io
 import json
 import os
 import pickle
-import shutil
 import re
+import shutil
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
