@@ -107,6 +107,7 @@ def test_what_was_built_is_found_and_listed(cache: Path, system: System) -> None
     assert found.source.startswith("tar:")
     assert [(name, getattr(s, "digest", None)) for name, s in list_systems()] == [
         ("debian-12", system.digest),
+        ("debian-12-dev", None),
         ("ubuntu-24.04", None),
     ]
     assert leftovers(cache) == []

@@ -192,13 +192,16 @@ class ResidentShell(Closing):
             copies = self._runner.start_copies(self._lines, count, idle_seconds=self._idle_seconds)
             if isinstance(copies, str):
                 return []
-            state, saved, did = self.state, self._saved, self._did
+            with self._bookkeeping:
+                state, waiting = self._state, self._waiting
+            saved, did = self._saved, self._did
         forks = []
         for lines in copies:
             forks.append(
                 ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds, lines=lines)
             )
-            forks[-1]._state, forks[-1]._saved, forks[-1]._did = state, list(saved), did
+            forks[-1]._state, forks[-1]._waiting = state, list(waiting)
+            forks[-1]._saved, forks[-1]._did = list(saved), did
         return forks
 
     def _repeated(self, count: int, exact: bool, seconds: float) -> list[ResidentShell]:

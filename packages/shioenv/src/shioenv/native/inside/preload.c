@@ -82,7 +82,7 @@ static void dump_functions(FILE *out)
 }
 
 /* Get the former path of the working directory. If the directory was not removed, its path is too long. */
-static int name_of_removed_directory(char cwd[CWD_MAX])
+__attribute__((cold)) static int name_of_removed_directory(char cwd[CWD_MAX])
 {
     static const char mark[] = " (deleted)";
     ssize_t length = readlink("/proc/self/cwd", cwd, CWD_MAX), name = length - (ssize_t)sizeof mark + 1;
@@ -216,7 +216,7 @@ static void show_arguments(const char *input)
 
 /* Read the memory layout that PR_SET_MM_MAP requires from the host's /proc/self/stat, because this process is not in the pid
  * namespace of the mounted /proc. */
-static void read_memory_map(void)
+__attribute__((cold)) static void read_memory_map(void)
 {
     char text[4096];
     int fd = openat(FD_PROC, "self/stat", O_RDONLY | O_CLOEXEC);
@@ -257,7 +257,7 @@ static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
 /* In the server, once bash is initialised: reset variables that depend on BASH_ENV and on this process's ids, and find those that
  * each child must set. */
-static void prepare_late_state(void)
+__attribute__((cold)) static void prepare_late_state(void)
 {
     shell_variable *(*find)(const char *) = find_variable;
     int (*unbind)(const char *) = symbol("unbind_variable");
@@ -358,7 +358,7 @@ static void become_shell(void)
 }
 
 /* Remove this library's variables, so that neither bash nor the input sees them. */
-static void read_environment(char **environment)
+__attribute__((cold)) static void read_environment(char **environment)
 {
     char **kept = environment;
     for (char **e = environment; *e; e++) {

@@ -117,7 +117,7 @@ static int write_number(int fd, unsigned value)
 }
 
 /* Restrict this process to the declared number of processors, including the current one. */
-static void take_processors(uint32_t wanted)
+__attribute__((cold)) static void take_processors(uint32_t wanted)
 {
     cpu_set_t allowed, taken;
     unsigned here;
@@ -135,7 +135,7 @@ static void take_processors(uint32_t wanted)
 static struct rlimit declared_processes;
 
 /* Raise the soft limit on this server's processes to the hard one, which a declared machine has as well. */
-static void allow_more_servers(void)
+__attribute__((cold)) static void allow_more_servers(void)
 {
     if (syscall(SYS_prlimit64, 0, RLIMIT_NPROC, NULL, &declared_processes)) return;
     struct rlimit most = {declared_processes.rlim_max, declared_processes.rlim_max};
@@ -153,7 +153,7 @@ static int64_t kernel_time(clockid_t clock)
 /* Create a time namespace for the next child, with the declared uptime as its time since boot. It starts at the last tick of the
  * clock of file timestamps, so that files of a run are never older than the run. It starts at a whole millisecond, so that programs
  * can compute its difference from real time exactly (library/clock.c). */
-static int renew_clock(int64_t uptime, int64_t offset)
+__attribute__((cold)) static int renew_clock(int64_t uptime, int64_t offset)
 {
     if (unshare(CLONE_NEWTIME)) return -1;
     int64_t booted = 0, nearest = INT64_MAX;
@@ -233,7 +233,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     prctl(PR_SET_NAME, "bash");
 }
 
-static void close_all(int fds[DESCRIPTORS])
+__attribute__((cold)) static void close_all(int fds[DESCRIPTORS])
 {
     for (int i = 0; i < DESCRIPTORS; i++) {
         if (fds[i] >= 0) close(fds[i]);
