@@ -55,6 +55,31 @@ def test_a_shell_opens_one_machine(system: System, before: set[int]) -> None:
     assert supervisors() == before
 
 
+def test_a_fork_a_rollback_and_their_origin_know_the_state(system: System) -> None:
+    with open_shell(system, HOME) as shell:
+        mark = shell.mark()
+        shell.run("x=1; export Y=2; cd documents; false")
+        with shell.fork() as fork:
+            for each in (shell, fork):
+                looked = each.look()
+                assert (looked.exit_code, looked.shell_state_known) == (1, True)
+                assert not looked.patch
+                assert {"/cwd", "/env/Y"} <= {path for _, path, *_ in each.patch().operations}
+            assert fork.run("echo $x $Y $?").output == b"1 2 1\n"
+        shell.rollback(mark)
+        assert shell.look().shell_state_known
+        assert not shell.patch()
+
+
+def test_a_runner_survives_a_machine_that_ended_under_its_shell(system: System) -> None:
+    with open_sandbox(system) as runner:
+        shell = ResidentShell(runner, HOME)
+        shell.run("true")
+        shell.interrupt()
+        shell.close()
+        assert [runner.run("echo a").output for _ in range(2)] == [b"a\n", b"a\n"]
+
+
 def test_a_run_and_a_shell_of_a_runner_have_different_machines(system: System) -> None:
     with open_sandbox(system) as runner:
         with ResidentShell(runner, HOME) as shell:

@@ -286,7 +286,7 @@ def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, r
         (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
         (("x=1; touch f", "exit 3", "echo never", "ls -a"), 0),
         (("touch a", "set -e; echo in", "ls -a nowhere", "echo never"), 0),
-        (("true", "sleep 30 & exec ls -a .", "echo never", "ls x"), 0),
+        (("true", "{ sleep 30 & }; exec ls -a .", "echo never", "ls x"), 0),
         (("ps -e -o comm=", "exit 4", "ls a"), 6),
         (("wget -qO- http://10.20.30.1/notes.txt | wc -l", "ls -a", "ip -s link", "pwd"), 6),
     ],

@@ -307,7 +307,8 @@ class Sandboxes:
     def _snapshot_of(self, owner: str, name: str) -> Snapshot | None:
         """Return an owner's snapshot with an id or a name; None without one."""
         return next(
-            (each for each in self.snapshots_of(owner) if name in (each.id, each.name)), None
+            (each for each in self.snapshots_of(owner) if name and name in (each.id, each.name)),
+            None,
         )
 
     def delete_snapshot(self, owner: str, name: str) -> None:

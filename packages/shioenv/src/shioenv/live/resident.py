@@ -193,8 +193,8 @@ class ResidentShell(Closing):
             if isinstance(copies, str):
                 return []
             with self._bookkeeping:
-                state, waiting = self._state, self._waiting
-            saved, did = self._saved, self._did
+                state, waiting = self._state, list(self._waiting)
+            saved, did = list(self._saved), self._did
         forks = []
         for lines in copies:
             forks.append(

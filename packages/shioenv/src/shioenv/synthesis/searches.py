@@ -138,6 +138,7 @@ def _pattern(text: str, language: str, letters: str) -> re.Pattern[str] | None:
     if language == "G":
         text = re.sub(r"(\\?)([+?|(){}])", lambda m: m[2] if m[1] else f"\\{m[2]}", text)
     text = re.sub(r"\\[<>]", r"\\b", text)
+    text = re.sub(r"(?<!\\)\[\[", r"[\\[", text)  # otherwise Python warns of nested sets
     if "w" in letters:
         text = rf"\b(?:{text})\b"
     if "x" in letters:

@@ -516,9 +516,11 @@ void mark_shell(const struct request *request)
     }
     if (live.waiting.shell >= 0) reply.flags |= REPLY_STAYS;
     reply.flags |= live.left & REPLY_TRAFFIC;
-    shared->dumped = 0;
+    uint32_t dumped = shared->dumped;
+    shared->dumped = 0;  /* reported with the line's answer */
     forget_changes();
     answer(&reply, live.channels, 0);
+    if (live.waiting.shell >= 0) shared->dumped = dumped;
 }
 
 /* Start a shell in the machine, and make it continue from a node; false if it cannot. */
@@ -574,15 +576,17 @@ static void settle_copy(struct watched *shell)
     reply->ended_ns = now_ns(CLOCK_REALTIME);
     forget_changes();
     forget_output();
-    shared->dumped = 0;
+    uint32_t dumped = shared->dumped;
+    shared->dumped = 0;  /* for the next look */
     answer(reply, live.channels, 0);
+    shared->dumped = dumped;
 }
 
 void import_shell(const struct request *request, int file)
 {
     static struct node node;
     struct reply reply = {0};
-    struct mapping mapping;
+    struct mapping mapping = {.bytes = MAP_FAILED};
     if (live.open) _exit(125);
     live.bounds = *request;
     open_machine();

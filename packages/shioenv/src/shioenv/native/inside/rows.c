@@ -266,7 +266,12 @@ enum { RUNS = 1, WAITS };  /* what a shell does with another one's memory */
  * this function, at the same place of the same stack. */
 __attribute__((cold)) static long await_line(void)
 {
-    if (_setjmp(waiting) == RUNS) return 0;
+    switch (_setjmp(waiting)) {
+    case RUNS: return 0;
+    case WAITS:
+        dump_state();
+        shared->line_status = (uint32_t)*last_command_exit_value;
+    }
     for (;;) {
         long answer = syscall(SYS_prctl, LINE_CALL, 0, 0, 0, 0);
         if (answer > 0) enter_mounts((int)answer);

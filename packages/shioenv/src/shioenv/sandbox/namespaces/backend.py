@@ -328,7 +328,9 @@ class NamespaceSandbox(Uncopied):
         ask = Ask.SHELL | Ask.FORK
         reply, execution = self._exchange(Request(""), ask, idle_seconds, file=node)
         self._live = True
-        self._succeed(reply, Request(""))
+        if reply.error:
+            self.end_shell()
+            raise SandboxError("a copy of the shell could not start")
         return execution.stays
 
     @in_turn
@@ -411,8 +413,10 @@ class NamespaceSandbox(Uncopied):
         if not self._live or self._process is None:
             self._live = False
             return
-        reply, _ = self._exchange(Request(""), Ask.END)
-        self._live = False
+        try:
+            reply, _ = self._exchange(Request(""), Ask.END)
+        finally:
+            self._live = False
         if reply.error or meaning(reply.flags).needs_new_sandbox:
             self._end()
 

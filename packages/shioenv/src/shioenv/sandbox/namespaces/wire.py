@@ -413,7 +413,8 @@ class SupervisorSocket:
 
     def receive_descriptors(self, count: int) -> list[int]:
         """Return the descriptors that come with the next byte. Errors: those of `recv`."""
-        return self._patiently(partial(socket.recv_fds, self._connection, 1, count))[1]
+        flags = socket.MSG_CMSG_CLOEXEC
+        return self._patiently(partial(socket.recv_fds, self._connection, 1, count, flags))[1]
 
     def close(self) -> None:
         """Close the socket, which ends the supervisor."""
