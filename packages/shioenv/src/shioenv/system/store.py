@@ -416,9 +416,10 @@ def build_system(
 ) -> System:
     """Return the system of this name, building it if necessary.
 
-    A system with a lock gets exactly the locked packages: from the directory `packages` if that is
-    given, else from the mirrors or the lock's archives. `unlocked` installs the packages that the
-    mirrors serve now; the system then has another name (default: its name and `-unlocked`).
+    A system with a lock gets exactly the locked packages. They come from the directory `packages`
+    if it is given, else from the mirrors or the lock's archives. `unlocked` installs the packages
+    that the mirrors serve now; the system then has another name (default: its name and
+    `-unlocked`).
 
     `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to use as the base, instead of one
     made by mmdebstrap. In both cases, the home tree, accounts and machine profile are added.
