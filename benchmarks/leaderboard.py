@@ -43,9 +43,9 @@ _HEAD = """\
 
 Predictors judged by the [frozen answers](../reference/frozen-answers.md), on all inputs of each
 suite. The columns are the [metrics](../design/evaluation.md#metrics) of `judge.py`. EM, masked,
-+exit, patch and ΔJS are computed at the patch level in parentheses after the name. *Answers* are
-files in `benchmarks/answers`, from which a test computes the row again. Rows without such a file
-show the reported figures.
++exit, patch and ΔJS compare patches at the level in parentheses after the predictor's name: `full`
+or `files`. *Answers* are files in `benchmarks/answers`, from which a test computes the row again.
+Rows without such a file show the reported figures.
 
 To add a row, judge your file of answers and propose the change:
 

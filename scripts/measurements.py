@@ -37,8 +37,8 @@ def section(page: str, measured: Mapping[str, Any]) -> str:
             "\n\n<!-- measurements -->",
             "## How these figures were made",
             "",
-            f"On {measured['machine']}. If figures come from an "
-            "older build, the reason why they were not measured again follows the build.",
+            f"On {measured['machine']}. For figures from an older build, the column *build of "
+            "`debian-12`* also gives the reason why they were not measured again.",
             "",
             "| figures | command | build of `debian-12` | date | load |",
             "|---|---|---|---|---:|",

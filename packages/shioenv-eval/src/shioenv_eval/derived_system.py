@@ -251,7 +251,7 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
 
 
 _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
-"""Left context of a path: not a text that the path could continue, such as `..`, `~` or `$HOME`."""
+"""Lookbehind for the start of a path. It excludes a path's rest, as after `..`, `~` or `$HOME`."""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
@@ -266,7 +266,7 @@ def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
     names = {old: new for old, new in renamed.items() if old != "."}
     tops = "|".join(re.escape(name) for name in names if "/" not in name)
     others = (
-        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # the rest of such a path is in the tree
+        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # names after it are in the tree
         r"\b[a-z]+://[^\s\"'<>]*",
         rf"{_BEGINS}/{_REST}",
         rf"{_BEGINS}(?!(?:{tops})/)\w[\w.+@%-]*/{_REST}",

@@ -46,7 +46,7 @@ ENDINGS: Mapping[str, str] = {
 """The format of a file by the end of its name."""
 
 SOURCE_MANIFESTS = "source-manifests"
-"""The directory of the datasets' manifests in an export of several: `train.json` and so on."""
+"""The directory of the manifests if several datasets are exported: `train.json` and so on."""
 
 FILE_RECORDS = 100_000
 """Maximum number of records in one Parquet file of the Hugging Face layout."""
@@ -75,10 +75,10 @@ RELEASED = """\
 Bash inputs with what they did, as their publishers recorded them, brought into the layout of
 [ShIOEnv](https://arxiv.org/abs/2505.18374) without being executed again. What the publishers did
 not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
-"""The two beginnings of a card: of inputs executed by this package, and of released records."""
+"""Introductions of a card: for inputs executed by this package, and for released records."""
 
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
-"""The hub's names for numbers of at most 3, 4, 5, 6 and more digits."""
+"""The hub's size categories for counts of up to 3, 4, 5, 6 and more digits."""
 
 _PARQUET = "exporting Parquet"
 
@@ -215,7 +215,11 @@ def _common_contexts(
 
 
 def _format_of(output: Path, asked: str | None) -> str:
-    """Return the format to write. UsageError if name and request disagree, or neither has one."""
+    """Return the format to write.
+
+    UsageError if the name's extension and the requested format disagree, or if the extension is
+    unknown and no format is requested.
+    """
     named = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
     if asked is not None and asked not in FORMATS:
         raise UsageError(f"unknown format {asked!r}", hint=did_you_mean(asked, FORMATS))
@@ -295,7 +299,7 @@ def schema(arrow: Any) -> Any:
 def parquet_library(what: str) -> tuple[ModuleType, ModuleType]:
     """Return the modules pyarrow and pyarrow.parquet.
 
-    MissingExtraError without them, for `what`.
+    Errors: MissingExtraError, which names `what`, if pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -468,7 +472,7 @@ SYSTEM = (
     "You are the Bash shell of the machine {system}, and {cwd} is the working directory. The user "
     "types one input a turn. Answer with what the terminal shows, and with nothing else."
 )
-"""The system's turn of every conversation."""
+"""The system message of every conversation."""
 
 
 def chats(records: Iterable[Record]) -> Iterator[bytes]:

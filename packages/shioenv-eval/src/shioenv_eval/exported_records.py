@@ -140,9 +140,10 @@ class ImportedParts:
 def import_export(
     source: Path, directory: Path, *, sampler: str | None, report: Report
 ) -> Imported:
-    """Import an export of one dataset or several: an `Importer`, called by `dataset import`.
+    """Import an export of one or several datasets.
 
-    Errors: UsageError if a `sampler` is given; those of `import_records`.
+    This is an `Importer`, which `dataset import` calls. Errors: UsageError if a `sampler` is given;
+    those of `import_records`.
     """
     if sampler is not None:
         raise UsageError(

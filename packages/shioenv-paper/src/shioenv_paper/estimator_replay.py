@@ -52,7 +52,7 @@ class InputReplay:
         self._known = known
         masks: dict[str, int] = {}
         self._execution = [masks.setdefault(text, m) for m, text in enumerate(known.texts())]
-        """The first mask with the same text: sub-inputs with equal texts are executed once."""
+        """By mask: the first mask with the same text, since equal texts are executed only once."""
         self._differing = masks_of(known.differs)
 
     def estimate(self, estimator: str, budget: int, rng: random.Random) -> tuple[float, int]:

@@ -50,10 +50,10 @@ COUNT = 300
 """Number of inputs of each step at full size."""
 
 LENGTHS = (9, 10, 11)
-"""Numbers of arguments of all inputs. The reference implementation's inputs have few beyond."""
+"""Numbers of arguments of all inputs. Few inputs of the reference implementation have more."""
 
 OURS = {"stop": 0.1, "once": True, "values": 0.5}
-"""Settings of the policy of the first step: the grammars' half of `mixed`, for long inputs."""
+"""Policy settings of the first step: as `mixed` without its usage table, for long inputs."""
 
 SAMPLING: Mapping[str, str] = {
     "ours": "GCS, each option once, half of the values by kind",
@@ -77,8 +77,7 @@ RULES: Mapping[str, str] = {
 STEPS = {**SAMPLING, **RULES}
 
 EXAMINED = 40
-"""Number of samples drawn for each input, from which those of packed operands and of its commands
-are chosen."""
+"""Number of samples drawn for each input of the step `its commands`, from which it is chosen."""
 
 
 class Stepped(Tried, frozen=True):
@@ -86,7 +85,7 @@ class Stepped(Tried, frozen=True):
 
     text: str
     scores: tuple[float, ...] | None
-    """By our rules, and by each of `RULES` with all before it."""
+    """The score by our rules, then the scores with the `RULES` added one after the other."""
     fails: bool = False
 
 
@@ -98,9 +97,10 @@ def run_steps(
     inputs: Path | None = None,
     scoring: Scoring = THE_PAPERS,
 ) -> Findings:
-    """Execute and score `count` inputs of each step. `inputs` has those of its implementation.
+    """Execute and score `count` inputs of each step.
 
-    Errors: those of `experiment`, `read_questions`, `InputJournal` and the executor.
+    `inputs` is a file with inputs of the paper's reference implementation. Errors: those of
+    `experiment`, `read_questions`, `InputJournal` and the executor.
     """
     from shioenv_paper import experiment_charts
 

@@ -227,7 +227,8 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
         "Commands and failures",
         "*Skewness*: below 0 if a few scores are far below the mean.",
         (
-            *("source", "commonest command", "commands that half of the inputs begin with"),
+            *("source", "commonest command"),
+            "number of most frequent commands that together begin half of the inputs",
             *("skewness of R*", "fail", "volatile"),
         ),
         rows,

@@ -46,7 +46,7 @@ _RESIZE: Final = (
     'tty=$(ps -o tty= --ppid "$(pgrep -x -g "$1" script)" | head -n 1)\n'
     'exec stty -F "/dev/${tty// /}" rows "$2" cols "$3"'
 )
-"""Resizes the terminal of the child of `script`, which is the only such process of its group."""
+"""Shell text that resizes the terminal of the child of `script`, the only one in its group."""
 
 
 Queue: TypeAlias = asyncio.Queue[Oneof[Any, Any] | None]
@@ -54,7 +54,7 @@ Queue: TypeAlias = asyncio.Queue[Oneof[Any, Any] | None]
 
 
 class ClientProcess:
-    """A command in a sandbox. Streams that follow it get its output from then on."""
+    """A command in a sandbox. A stream gets its output from the moment at which it joins."""
 
     def __init__(
         self, entered: Entered, pid: int, request: pb.StartRequest, writer: asyncio.StreamWriter
@@ -204,7 +204,7 @@ class ProcessService:
     async def connect(
         self, request: pb.ConnectRequest, ctx: RequestContext[Any, Any]
     ) -> AsyncIterator[pb.ConnectResponse]:
-        """Stream the later output of a command that runs."""
+        """Stream a running command's output from now on."""
         process = _selected(request.process)
         async for event in _events(CURRENT.get(), process, process.join(), ctx):
             yield pb.ConnectResponse(event=event)

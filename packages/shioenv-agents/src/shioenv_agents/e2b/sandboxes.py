@@ -48,7 +48,7 @@ SWEEP_SECONDS: Final = 1.0
 """Seconds between two searches for sandboxes whose time is over (our choice)."""
 
 STEP_SECONDS: Final = 30.0
-"""Seconds that a short program of the server may take in a machine (our choice)."""
+"""Maximum seconds of a short program that the server itself runs in a machine (our choice)."""
 
 TRANSFER_SECONDS: Final = 600.0
 """Seconds that the transfer of a file may take (our choice)."""
@@ -114,7 +114,7 @@ class ClientSandbox:
     """The programs of watchers."""
     watchers: dict[str, Watcher] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held during a pause, its end, a snapshot and a fork."""
+    """Held while the sandbox is being paused, resumed, copied or forked."""
 
     @property
     def home(self) -> str:
@@ -127,7 +127,7 @@ class ClientSandbox:
         return self.asked.auto_resume is not None and self.asked.auto_resume.enabled
 
     def command(self, *program: str, user: str | None = None, fed: bool = False) -> Command:
-        """Return the command that runs a program of the server."""
+        """Return the command for a program that the server itself runs."""
         return Command(program=program, cwd=self.home, env={"LC_ALL": "C"}, user=user, fed=fed)
 
     async def finish(
@@ -138,7 +138,7 @@ class ClientSandbox:
         into: IO[bytes] | None = None,
         most: int = OUTPUT,
     ) -> Finished:
-        """Run a program of the server to its end. Errors: SandboxError, also after its time."""
+        """Run a program to its end. Errors: SandboxError, also if its time limit is reached."""
         seconds = STEP_SECONDS if given is None and into is None else TRANSFER_SECONDS
         command = self.command(*program, user=user, fed=given is not None)
         try:
@@ -149,7 +149,7 @@ class ClientSandbox:
             raise SandboxError(f"a file operation took more than {seconds:g} s") from None
 
     async def enter(self, command: Command) -> tuple[Entered, int]:
-        """Start a command, and return its ends with its process group. Errors: SandboxError."""
+        """Start a command; return its descriptors and process group. Errors: SandboxError."""
 
         def begin(machine: SandboxMachine) -> tuple[Entered, int]:
             entered = machine.start(command)

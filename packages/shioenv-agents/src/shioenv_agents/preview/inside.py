@@ -237,7 +237,11 @@ def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
 
 
 def _found_error(name: str, number: int) -> int:
-    """Return the error of a command; a search in a forbidden directory counts as not found."""
+    """Return the error number to report.
+
+    EACCES becomes ENOENT if no directory in PATH has the command: it then only means that a
+    directory could not be searched.
+    """
     if number == errno.EACCES and "/" not in name:
         places = (os.path.join(place, name) for place in os.get_exec_path())  # noqa: PTH118 - plain
         return number if any(map(os.path.lexists, places)) else errno.ENOENT

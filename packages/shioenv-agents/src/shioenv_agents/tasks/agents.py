@@ -231,7 +231,7 @@ def _predicted(line: str, task: Task) -> Behavior | None:
 def prompted(name: str, url: str = "") -> Agent:
     """Return an agent that queries a language model over OpenAI's protocol.
 
-    Errors: those of `Endpoint.check`; its function raises those of `Endpoint.reply`.
+    Errors: those of `Endpoint.check`. The returned agent raises those of `Endpoint.reply`.
     """
     url = url or os.environ.get("OPENAI_BASE_URL", "")
     Endpoint("an agent", url).check()
@@ -281,7 +281,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "Change the shell's working directory": "cd",
     "Remove ": "rm -r",
 }
-"""The beginnings of sentences for kinds of work, each with a command that may do that work."""
+"""First words of a prompt's summary sentence, each with a command that may do that work."""
 
 
 def _names(prompt: str) -> list[str]:

@@ -138,7 +138,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
     @property
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """For each file with only changed attributes, the attributes with their values."""
+        """By file: the changed attributes and their final values, if the file is not moved."""
         changed: dict[str, dict[str, Any]] = {}
         for one in self.facts:
             if one.attribute is not None and one.moved_to is None:
@@ -161,7 +161,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     solution: str
     """The recorded input, without its `cd`."""
     reduced: str
-    """The solution without one of its arguments, which does not reach the goal."""
+    """The solution with one argument removed; it does not reach the goal."""
     commands: list[str]
     """The commands of the solution, in order."""
     irreducibility: Annotated[float, Meta(ge=0, le=1)]
@@ -237,7 +237,7 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
 
 
 LENGTHS: Final = ("one line", "several lines", "broken machine")
-"""The lengths of tasks; each is a third of a set."""
+"""The categories of tasks. Each makes up a third of a set."""
 
 
 def length_of(task: Task) -> str:

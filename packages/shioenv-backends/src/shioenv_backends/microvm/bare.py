@@ -1,4 +1,4 @@
-"""Inputs as root of a separate virtual machine without any further isolation: the paper's executor.
+"""The paper's executor: inputs run as root in a separate virtual machine, not further isolated.
 
 Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and speaks a supervisor's
 protocol. An input may do anything in the same machine. It can make process 1 send arbitrary
@@ -40,7 +40,7 @@ class BareSandbox(MicrovmSandbox):
 
     def __init__(self, system: System, limits: Limits) -> None:
         self._contents: Mapping[str, str] = {}
-        with suppress(OSError, ValueError, EOFError):  # moves become removals and additions
+        with suppress(OSError, ValueError, EOFError):  # then a move is two operations
             self._contents = read_contents(system.path)
         super().__init__(system, limits, mode=ShellMode.FRESH)
 

@@ -272,9 +272,10 @@ class SystemNames:
         return match is None or match[1] in self._endings
 
     def _glob(self, role: str, word: str, random: Random, used: Sequence[str]) -> str:
-        """Return a pattern with an extension that files have, replacing one without matches.
+        """Return a replacement for a pattern without matches.
 
-        A word that is not a pattern is replaced by an existing name.
+        It has the same stem, and an extension of existing files. A word that is not a pattern is
+        replaced by an existing name.
         """
         if not _GLOB.search(word):
             token = "Directory" if role == "directory glob" else self._type("file", word)

@@ -28,7 +28,7 @@ _STEP = 4
 _ANSI = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _NESTED = re.compile(r"\$\((?!\()|<\(|>\(")
 _PLAIN_INSIDE = re.compile(r"(?:[\w ./$\"'{}@*%+:,=-]| \| )*")
-"""A substitution's text that Bash prints unchanged, if it contains only words."""
+"""The text of a substitution of only words and pipes, which Bash prints unchanged."""
 
 
 def definition(function: Function) -> str:

@@ -1,4 +1,4 @@
-"""A runner that executes commands in the states of a composition."""
+"""A runner that executes one command of an input in the state left by the earlier commands."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Replay:
     """Runs a command in a state, after silently replaying the state's history on the same line.
 
     `runner` starts from the pristine machine each time. The command receives the state's standard
-    input. Paths of process substitutions in `State.written` become process substitutions again. The
-    patch contains only the command's own changes. Errors: those of the runner; Abstained if the
-    input becomes too long, or the patch too large.
+    input. If the command names a process substitution's path that is in `State.written`, a process
+    substitution with the same data replaces the path. The patch contains only the command's own
+    changes. Errors: those of the runner; Abstained if the input becomes too long, or the patch too
+    large.
     """
 
     def __init__(self, runner: Executing) -> None:

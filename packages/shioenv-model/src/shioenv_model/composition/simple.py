@@ -41,7 +41,7 @@ _RULED = STACKING | {
     *("eval", "getopts", "let", "mapfile", "read", "readarray", "shift", "shopt", "trap", "unset"),
 }
 _WALKED = DECLARING | _RULED | _ENDING | {"set"}
-"""Builtins that `Walk` evaluates itself, or whose effect is not in a context."""
+"""Builtins that are evaluated here, by rules or because a context lacks their effect."""
 
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
@@ -110,10 +110,10 @@ class SimpleCommands(ScriptCommands):
 
     @contextmanager
     def _named(self, command: Simple) -> Iterator[tuple[Simple, str]]:
-        """Provide the command with its name as plain text, and that name.
+        """Yield the command, its name unquoted and expanded, and the name.
 
-        The words `command` and `builtin` are removed if they only hide a function, which is then
-        hidden in the block.
+        Leading `command` and `builtin` are removed if their only effect is to bypass a function of
+        that name. Inside the block, this function is then not defined.
         """
         functions = self._here.own.functions
         command, name = self._spelled(command)
@@ -139,7 +139,7 @@ class SimpleCommands(ScriptCommands):
                 self._here.own.functions = {**self._here.own.functions, **hidden}
 
     def _spelled(self, command: Simple) -> tuple[Simple, str]:
-        """Return the command with its name, spelled plainly if it is quoted or expanded."""
+        """Return the command and its name, without quotes and expansions if the result is known."""
         word = command.words[0] if command.words else ""
         if not word or word[0] == "~" or _PLAIN_NAME.fullmatch(word):
             return command, word
@@ -207,7 +207,10 @@ class SimpleCommands(ScriptCommands):
             self._here.own.last = last
 
     def _wait(self, command: Simple) -> None:
-        """Run `wait` for background jobs: all have ended. Errors: Abstained for job numbers."""
+        """Run `wait` for background jobs, which were all evaluated when they started.
+
+        Errors: Abstained for job numbers.
+        """
         words = [one for word in command.words[1:] for one in self._here.expander.fields(word)]
         children = self._here.children
         if command.redirects or not set(words) <= children.keys():
@@ -217,7 +220,7 @@ class SimpleCommands(ScriptCommands):
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
-        """Print Bash's errors raised in the block, and discard the rest of the parsed part."""
+        """Print Bash's errors for the block, then discard what is parsed but not yet run."""
         try:
             yield
         except Complaint as wrong:
@@ -362,7 +365,7 @@ class SimpleCommands(ScriptCommands):
         self._here.status = self._here.result.substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:
-        """Return the command's text, with values that only this run knows expanded.
+        """Return the command's text. Values that only this run knows are expanded.
 
         The text is "" if no word remains. `whole`: with the redirections.
         """

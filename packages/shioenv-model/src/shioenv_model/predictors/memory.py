@@ -56,7 +56,7 @@ class Remembering:
         self.world = world or memory.world
         """The machine for which inputs are answered, which may differ from that of the records."""
         self.training = str(training[0]) if len(training) == 1 else memory.index.training
-        """The dataset, or the memory's inputs, which `em_new_text` excludes."""
+        """The training data, which `em_new_text` excludes: a dataset, or the memory's inputs."""
         self.memory, self._fills = memory, fills
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:

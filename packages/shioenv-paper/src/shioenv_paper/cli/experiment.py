@@ -511,7 +511,7 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
         raise UsageError(
             f"--seq2seq-size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}"
         )
-    # a short training needs dev losses, too
+    # a short training also measures several dev losses
     every = max(1, min(500, steps // 4))
     tokens = 2048 if device == "cpu" else 32_768
     plan = TrainingPlan(size=size, steps=steps, every=every, batch_tokens=tokens, minutes=minutes)

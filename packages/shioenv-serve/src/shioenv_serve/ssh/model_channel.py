@@ -67,7 +67,7 @@ class ModelChannel(SshChannel):
                 status = int(leaves[1] or status) & 255
                 break
             command = await asyncio.to_thread(script.add, line)
-            script.refused = False  # Bash continues on a terminal
+            script.refused = False  # on a terminal, Bash continues after a syntax error
             if command is not None:
                 status = await self._answer(command)
         return status, None
@@ -108,7 +108,7 @@ class ModelChannel(SshChannel):
         return True
 
     async def _speak(self, command: str, protocol: str) -> Ended:
-        """Serve a transfer protocol from the machine below a model, or from the model's state."""
+        """Serve a transfer protocol from the fallback machine if there is one, else the model."""
         shell = await self._shell.do(lambda shell: shell)
         if isinstance(shell, HybridShell):
             words = login_words(self._account, command, self._call.environment, tty=False)
@@ -152,7 +152,7 @@ class ModelChannel(SshChannel):
         return await wires.write_descriptor(self._call.fds[1], data)
 
     async def _followed(self, shell: HybridShell) -> Behavior:
-        """Return the changes in the machine below a model, and add them to the model's state."""
+        """Return the changes in the fallback machine, and add them to the model's state."""
 
         def look(_: Shell) -> Behavior:
             behavior = _resident(shell).look()
@@ -240,7 +240,7 @@ def _text(line: bytes) -> str:
 
 
 def _resident(shell: HybridShell) -> ResidentShell:
-    """Return the shell in the machine below a model, after it has run all lines."""
+    """Return the shell in the fallback machine, after it has run all lines."""
     machine = shell.settled()
     assert isinstance(machine, ResidentShell)  # `Shells` opens no other kind
     return machine

@@ -150,7 +150,10 @@ class Reader(Tokens):
                 raise self.refusal(f"{operator!r} after a command")
 
     def _shorten(self, first: int | None, instead: str) -> None:
-        """If the text has ended, set `shortened`: all parts from `first` on are complete."""
+        """Set `shortened` if the text has ended.
+
+        The caller guarantees that all parts from `first` on are complete.
+        """
         at_end = self.place >= len(self.text) and self.open_document is None
         if first is not None and at_end:
             self._first.shortened = first, instead

@@ -27,7 +27,7 @@ _QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DO
 BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 """A word that needs no quotes."""
 _COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
-"""A word that needs no quotes at the start of a command: no assignment, no job."""
+"""A word that needs no quotes as a command's name. `=` (assignment) and `%` (job) are excluded."""
 
 _REMOVED = re.compile(
     r"""\\(\n|.?)|'([^']*)'?|\$'((?:[^'\\]++|\\.?)*)'?|\$?"((?:[^"\\]++|\\.?)*)"?""", re.DOTALL
@@ -222,7 +222,7 @@ def is_assignment(word: str) -> bool:
 
 
 def n_assignments(words: Sequence[str]) -> int:
-    """Count the words before the command that set a variable. The last word is never counted."""
+    """Count the leading assignments of a command. The last word is never counted."""
     return len(list(takewhile(is_assignment, words[:-1])))
 
 

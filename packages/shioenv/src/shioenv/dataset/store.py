@@ -1,9 +1,9 @@
 """A dataset's files: shards that are written atomically, and journals of finished records.
 
-`data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. A part of a dataset
-has only those of each shard that belong to it. Until a shard is full, its records are in
-`data/00000.journal`, in the order in which they were finished. The records of a full shard are
-written in order to a temporary file. The file is renamed to the shard's name, then the manifest
+`data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. In a part of a
+dataset, a shard has only the records that belong to the part. Until a shard is full, its records
+are in `data/00000.journal`, in the order in which they were finished. The records of a full shard
+are written in order to a temporary file. The file is renamed to the shard's name, then the manifest
 lists the shard, then the journal is removed. If the process is killed at any point, the next run
 finds a complete journal or shard.
 """
@@ -141,9 +141,9 @@ class Store:
         self._seal_if_whole(number)
 
     def missing_contexts(self) -> Iterator[tuple[int, str]]:
-        """Yield the tasks of start directories whose context is missing or damaged.
+        """Yield a task (number, directory) for each start directory without a valid context.
 
-        Each has a number below 0, which distinguishes it from the task of a sample.
+        The number is below 0, which distinguishes the task from that of a sample.
         """
         for number, cwd in enumerate(self.manifest.plan.drawing.start_directories):
             kept = self._contexts.get(cwd)
@@ -174,7 +174,7 @@ class Store:
                 self._write_manifest(replace(self.manifest, kernels=kernels))
 
     def made_over(self, layer: str) -> None:
-        """Note the lower layer of a host where records are made."""
+        """Note how a host that makes records stores the system's files (`lower_layer`)."""
         layers = self.manifest.layers
         if layer not in layers:
             if layers:
@@ -349,7 +349,7 @@ class Store:
         return self._journals[number]
 
     def _stream_passed(self, number: int) -> None:
-        """Compare the inputs of a listed shard with the stream; finish another shard."""
+        """Compare the inputs of a listed shard with the stream; finish an unlisted one."""
         listed = self._listed.get(number)
         if (
             listed is not None

@@ -24,11 +24,11 @@ from shioenv.execution.schedule import Failure
 from shioenv.execution.supervised import wake_at_end_of_caller
 
 READY, DONE, BROKEN, FAILED = range(4)
-"""The kinds of messages from a worker, each with a number and a content.
+"""The kinds of messages from a worker. A message has a kind, a task's number and a content.
 
-READY: the sandbox is open. DONE: None, and task numbers with answers. BROKEN: a task's number and
-the reason why its sandbox broke. FAILED: a task's number, or None, and the `Failure` that ends the
-worker."""
+READY: the sandbox is open. DONE: the number is None, the content has task numbers with answers.
+BROKEN: the content is the reason why the task's sandbox broke. FAILED: the number may be None; the
+content is the `Failure` that ends the worker."""
 
 _LAST_WORDS_SECONDS = 8.0
 """Seconds that an idle worker has to close its sandboxes after the end of its connection."""
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class _Place:
-    """A lane and its task's number in `Turns`, where tasks are numbered as they start."""
+    """A lane (one of the worker's sandboxes), the number of its task in `Turns`, and its queue."""
 
     lane: Lane
 

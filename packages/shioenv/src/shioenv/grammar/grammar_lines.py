@@ -72,9 +72,9 @@ class Definition:
 class OptionLine:
     """An option as written, with its value's pieces.
 
-    If the value is optional (`--classify[=<when>]`), a short form takes it only if it is written
-    there too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short`: whether it is written
-    there.
+    An optional value (`--classify[=<when>]`) belongs only to the long form, unless the short form
+    is written with it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short`: whether the
+    short form is written with it.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Parts of a kind of value, each with a language and a generator of texts in it."""
+"""Building blocks of kinds of value: each has a regular expression, and generates its texts."""
 
 from __future__ import annotations
 

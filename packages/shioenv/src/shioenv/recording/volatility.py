@@ -60,12 +60,12 @@ _effects = attrgetter("exit_code", "timed_out", "patch", "content_digests")
 
 
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
-    """Whether another run differed from the first, which had one pipe.
+    """Whether another run differed from the first, in which output and error shared one pipe.
 
     If the other run had two pipes, the order between its channels is lost, and each channel has a
     separate limit. Then the first run's output must be a merge of the channels, or of beginnings of
-    them if it was truncated. With `ordered` the two outputs must have the same bytes, within the
-    same limits.
+    them if it was truncated. With `ordered`, both runs must have the same output and have
+    reached the same limits.
     """
     if _effects(first) != _effects(other):
         return True
@@ -171,8 +171,8 @@ def shows_date(output: bytes, moment: float) -> bool:
     """Whether the output contains the moment's date in one of the usual formats.
 
     The first seven digits of the seconds since 1970 count as a format, and so does /proc in a long
-    listing (`_PROC`). Every format has the year, except that of `ls -l` for recent files. No file
-    of the pristine system is as recent as a run.
+    listing (`_PROC`). Every format has the year, except that of `ls -l` for recent files. That
+    one is unambiguous too, because no file of the pristine system is as recent as a run.
     """
     if _PROC.search(output):
         return True
@@ -192,8 +192,8 @@ def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
 def _sets_date(patch: ContextPatch, moment: float) -> bool:
     """Whether a file was given the moment's date as its time, as by `touch -d 0:00`.
 
-    In a patch, the times of files written during a run are counted from the system's instant, not
-    from the moment.
+    Files that were merely written during the run do not count: a patch has their times relative to
+    the system's instant.
     """
     if not patch.operations:
         return False

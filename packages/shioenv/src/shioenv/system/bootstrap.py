@@ -137,7 +137,7 @@ def _check_installed(base: Path, lock: Lock, time: int) -> None:
 
 
 def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress) -> None:
-    """Run mmdebstrap with files dated at most `time`. Errors as for `bootstrap`."""
+    """Run mmdebstrap. Newer files in the result get `time`. Errors as for `bootstrap`."""
     environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
     environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
     log: list[str] = []
@@ -218,7 +218,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
     """Return the command that makes the base, as root or as an ordinary user.
 
     Strings of the declaration follow `--` or the name of an option, so none can be parsed as an
-    option. The patterns in `declare` exclude strings with line breaks, and file names.
+    option. The patterns in `declare` accept neither strings with line breaks nor file names.
     """
     mode = "root" if os.geteuid() == 0 else "unshare"
     command = [

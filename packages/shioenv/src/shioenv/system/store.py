@@ -111,7 +111,7 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """Checksums of the tree's names and attributes, by the form of its copy in memory.
+        """Checksums of the tree's names and attributes, by the part that is in memory.
 
         Empty for systems built before these checksums were recorded.
         """
@@ -124,7 +124,10 @@ class System:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions by package, on which grammars depend, and the source of time as `clock`."""
+        """Package versions by name, and the source of time under the key `clock`.
+
+        Grammars depend on both.
+        """
         return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
 
     @property
@@ -413,9 +416,10 @@ def build_system(
 ) -> System:
     """Return the system of this name, building it if necessary.
 
-    A system with a lock gets exactly its packages, from the directory `packages` if it is given,
-    else from the mirrors or the lock's archives. `unlocked` installs the packages that the mirrors
-    serve now, under another name (default: the system's name and `-unlocked`).
+    A system with a lock gets exactly the locked packages. They come from the directory `packages`
+    if it is given, else from the mirrors or the lock's archives. `unlocked` installs the packages
+    that the mirrors serve now; the system then has another name (default: its name and
+    `-unlocked`).
 
     `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to use as the base, instead of one
     made by mmdebstrap. In both cases, the home tree, accounts and machine profile are added.
@@ -461,7 +465,7 @@ def build_system(
 
 
 def _check_name(called: str, *, other: bool) -> None:
-    """Raise UsageError for an invalid name, and for any without `other` (tarball, unlocked)."""
+    """Raise UsageError for an invalid name. Without `other` (a tarball, unlocked) all are."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:
