@@ -264,7 +264,7 @@ class _Check:
     def _original(self, record: Record) -> str:
         """Return which earlier record has the same input.
 
-        The dataset is searched for the first duplicate alone, whose message stands for all others.
+        The dataset is searched for the first duplicate only; the result is returned for all others.
         """
         if self._first is None:
             typed = (record.input, record.history)

@@ -68,8 +68,9 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     contribution: Annotated[
         Number | None,
         describe(
-            "how much more often the evaluated sub-inputs without the argument behave differently "
-            "than those with it, -1 to 1; null if all of them have the argument, or none has it"
+            "share of the evaluated sub-inputs without the argument that behave differently from "
+            "the full input, minus this share among those with the argument, -1 to 1; null if all "
+            "of them have the argument, or none has it"
         ),
     ]
 
@@ -115,11 +116,17 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_id: Annotated[Whole, describe("number of the sample, unique in its dataset")]
     input: Annotated[
         str,
-        describe("the input, after `cd DIR; `, which is not executed: the shell starts in DIR"),
+        describe(
+            "the input, prefixed with `cd DIR; `. The prefix is not executed: the shell starts in "
+            "DIR"
+        ),
     ]
     input_args: Annotated[
         list[str],
-        describe("tokens of the input with no-space marks, command first; without the `cd`"),
+        describe(
+            "tokens of the input, command first, without the `cd`; no-space marks (`<ns>`) show "
+            "which are written together"
+        ),
     ]
     exit_code: Annotated[Whole, describe("of the last command; 124 at the limit of wall time")]
     output: Annotated[

@@ -250,7 +250,7 @@ class OwnGrammars:
 def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
-    The name of a system stands for the shipped grammars of its own programs. Each file
+    The name of a system selects the shipped grammars of its own programs. Each file
     `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
     directory is unreadable or contains no grammar. UsageError is also raised for more than `MOST`
     grammars, and for an invalid command name. Files are also refused if they exceed `LARGEST`

@@ -236,7 +236,7 @@ class JointRuns(_Wrapping):
 
     Such an input begins with rows of the session and ends with a part of the next one. It runs in a
     copy of the shell that ran these rows. The n-th run of a first part of the session is taken from
-    the n-th machine, each of which runs all rows.
+    the n-th machine. Each machine runs all rows.
     """
 
     def __init__(

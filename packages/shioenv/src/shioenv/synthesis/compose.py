@@ -35,7 +35,7 @@ FREE_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 
 FAILING = frozenset({"false", "logname"})
-"""Commands that always fail. Nobody is logged in, so there is no login name."""
+"""Commands that always fail. No user is logged in, so there is no login name."""
 
 
 @dataclass(frozen=True, slots=True)
