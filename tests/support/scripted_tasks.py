@@ -73,8 +73,9 @@ class Serial:
 
 def use_scripted_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have tasks made, certified and composed on the scripted machine, without attacks."""
-    for module in (make, task_composition, certify):
+    for module in (make, certify):
         monkeypatch.setattr(module, "LocalExecutor", Serial)
+    for module in (make, task_composition, certify):
         monkeypatch.setattr(module, "find_system", lambda name: SYSTEM)
     monkeypatch.setattr(make, "encode_record", lambda one: repr(one.input_args).encode())
     monkeypatch.setattr(certify, "certified_judge", lambda *given: STOOD)

@@ -27,7 +27,15 @@ from shioenv.errors import TransferError, UsageError
 from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
-from shioenv_agents.fronts.transfer import pack, put, unpack
+from shioenv_agents.fronts.transfer import (
+    describe_failure,
+    downloading,
+    pack,
+    put,
+    read_command,
+    unpack,
+    write_command,
+)
 from shioenv_agents.tasks.entered_machine import (
     OUTPUT,
     Command,
@@ -188,9 +196,8 @@ class Environment(BaseEnvironment):
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         """Write a file of this host, and the directories above it. Errors: TransferError."""
-        source, target = Path(source_path), shlex.quote(target_path)
-        mode = source.stat().st_mode & 0o777
-        text = f'mkdir -p -- "$(dirname -- {target})" && cat > {target} && chmod {mode:o} {target}'
+        source = Path(source_path)
+        text = write_command(target_path, source.stat().st_mode & 0o777)
         with source.open("rb") as file:
             await self._transfer(text, target_path, given=file)
 
@@ -208,16 +215,8 @@ class Environment(BaseEnvironment):
         if os.path.normpath(source_path) == f"{ARTIFACTS}/{EVIDENCE}":
             self._tell(Path(target_path).parent, Path(target_path).name)
             return
-        source, target = shlex.quote(source_path), Path(target_path)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-            try:
-                text = f"[ -f {source} ] && exec cat -- {source}"
-                await self._transfer(text, source_path, into=file)
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(target)
-            except BaseException:
-                Path(file.name).unlink()
-                raise
+        with downloading(Path(target_path)) as file:
+            await self._transfer(read_command(source_path), source_path, into=file)
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         """Copy the regular files of a directory of the machine. Errors: TransferError.
@@ -317,8 +316,7 @@ class Environment(BaseEnvironment):
         if not done.whole:
             raise TransferError(f"{path} is larger than the machine's limit of {most:,} bytes")
         if done.exit_code:
-            said = done.errors.decode("utf-8", "replace").strip()
-            raise TransferError(f"{path}: exit code {done.exit_code}: {said:.200}")
+            raise TransferError(f"{path}: {describe_failure(done)}")
 
     # ---- observation from outside ----
 

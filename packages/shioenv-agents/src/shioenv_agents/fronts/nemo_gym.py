@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shlex
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,12 @@ from shioenv.errors import SandboxError, ShioenvError, TransferError
 from shioenv.live.machine_thread import Seat
 from shioenv.sandbox.base import GIBIBYTE, LARGEST, MEBIBYTE, Limits
 from shioenv.system.store import System, find_system
+from shioenv_agents.fronts.transfer import (
+    describe_failure,
+    downloading,
+    read_command,
+    write_command,
+)
 from shioenv_agents.tasks.entered_machine import (
     OUTPUT,
     Command,
@@ -140,8 +144,7 @@ class Provider:
 
     async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
         """Write a file of this host, and the directories above it. Errors: TransferError."""
-        target, mode = shlex.quote(target_path), source_path.stat().st_mode & 0o777
-        text = f'mkdir -p -- "$(dirname -- {target})" && cat > {target} && chmod {mode:o} {target}'
+        text = write_command(target_path, source_path.stat().st_mode & 0o777)
         with source_path.open("rb") as file:
             await _transfer(handle, Command(text=text, fed=True), given=file)
 
@@ -149,16 +152,8 @@ class Provider:
         self, handle: SandboxHandle, source_path: str, target_path: Path
     ) -> None:
         """Copy a regular file of the machine. Errors: TransferError, also for any other file."""
-        source = shlex.quote(source_path)
-        with tempfile.NamedTemporaryFile(dir=target_path.parent, delete=False) as file:
-            try:
-                text = f"[ -f {source} ] && exec cat -- {source}"
-                await _transfer(handle, Command(text=text), into=file)
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(target_path)
-            except BaseException:
-                Path(file.name).unlink()
-                raise
+        with downloading(target_path) as file:
+            await _transfer(handle, Command(text=read_command(source_path)), into=file)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return whether the machine is open."""
@@ -204,5 +199,4 @@ async def _transfer(
     if not done.whole:
         raise TransferError(f"the file is larger than {most:,} bytes")
     if done.exit_code:
-        said = done.errors.decode("utf-8", "replace").strip()
-        raise TransferError(f"exit code {done.exit_code}: {said:.200}")
+        raise TransferError(describe_failure(done))

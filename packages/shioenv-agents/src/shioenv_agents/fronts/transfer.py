@@ -1,4 +1,4 @@
-"""Transfer directories into and out of a machine, as archives.
+"""Transfer files, and directories as archives, into and out of a machine.
 
 The agent controls the content that comes out. So only regular files and directories are extracted,
 all below the requested directory.
@@ -7,19 +7,54 @@ all below the requested directory.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from shioenv.errors import TransferError
+from shioenv_agents.tasks.entered_machine import Finished
 
 _BLOCK: Final = 512
 _PIECE: Final = 1 << 20
 _LONGEST_NAME: Final = 4096
 _DEEPEST: Final = 64  # maximum parts of a name; our choice
 _KEPT: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
+
+
+def write_command(target: str, mode: int) -> str:
+    """Return a command that writes its input into a file, and creates the directories above it."""
+    name = shlex.quote(target)
+    return f'mkdir -p -- "$(dirname -- {name})" && cat > {name} && chmod {mode:o} {name}'
+
+
+def read_command(source: str) -> str:
+    """Return a command that prints a regular file, and fails for any other."""
+    name = shlex.quote(source)
+    return f"[ -f {name} ] && exec cat -- {name}"
+
+
+@contextmanager
+def downloading(target: Path) -> Iterator[IO[bytes]]:
+    """Give the block a new file that replaces `target` after it; after an error it is removed."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+        try:
+            yield file
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(target)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
+
+
+def describe_failure(done: Finished) -> str:
+    """Describe a command that failed by its exit code and the beginning of its errors."""
+    message = done.errors.decode("utf-8", "replace").strip()
+    return f"exit code {done.exit_code}: {message:.200}"
 
 
 def pack(source: Path, archive: IO[bytes]) -> None:

@@ -20,10 +20,9 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
-from shioenv.execution.local import LocalExecutor
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.make import MadeTasks, Report, parts_of, sandbox_of
+from shioenv_agents.tasks.make import MadeTasks, Report, drafted, parts_of, sandbox_of
 from shioenv_agents.tasks.prompt import ENGLISH, Content, like
 from shioenv_agents.tasks.task import Goal, Task
 from shioenv_agents.tasks.task_composition import proved_rows
@@ -91,7 +90,7 @@ class _Plan:
     kind: str = ""
     """The key of the sentence for the kind of work; empty if only an output is asked for."""
     history: list[str] = field(default_factory=list)
-    told: dict[str, Content] = field(default_factory=dict)
+    known: dict[str, Content] = field(default_factory=dict)
     output: str | None = None
 
 
@@ -128,12 +127,8 @@ def history_tasks(
     job = NumberedJob(
         partial(_drawn, seed=seed), system=system or SYSTEM, digest=built.digest, what="task"
     )
-    answered: dict[int, Task | str] = {}
-    with LocalExecutor(workers) as executor, parts_of(kept, "history", [seed, count]) as parts:
-        for number, found in parts.completed(partial(executor.map, job), enumerate(asked)):
-            answered[number] = found
-            report(len(answered), len(asked))
-    in_order = [answered[number] for number in asked]
+    plan = [built.digest, seed, count]
+    in_order = drafted(job, asked, parts_of(kept, "history", plan), workers, report)
     refused = Counter(why for why in in_order if isinstance(why, str))
     made: dict[str, Task] = {}
     for task in in_order:
@@ -155,7 +150,7 @@ def _drawn(lane: Lane, asked: tuple[int, int], *, seed: int) -> Task | str:
     kind = str(ENGLISH["kinds"].get(plan.kind, ""))
     return proved_rows(
         machine, base, plan.history, plan.rows, commands,
-        kind=kind, told=plan.told, output=plan.output,
+        kind=kind, known=plan.known, output=plan.output,
     )  # fmt: skip
 
 
@@ -182,11 +177,11 @@ def _restored(random: Random) -> _Plan:
         f"chmod {mode} {name}",
         f"chown {owner} {name}",
     ]
-    return _Plan(rows, "restored", told=_committed(name, file, words))
+    return _Plan(rows, "restored", known=_committed(name, file, words))
 
 
 def _repaired(random: Random) -> _Plan:
-    """Repair files of which tests fail: one since a commit, others since edits.
+    """Repair files that fail tests: one since a commit, others since edits.
 
     One of them gets a mode and an owner, so that solutions of such tasks differ.
     """
@@ -203,11 +198,11 @@ def _repaired(random: Random) -> _Plan:
         f"chown {owner} stock/prices.py",
         "rm -r /tmp/tried /tmp/good",
     ]
-    told: dict[str, Content] = {}
+    known: dict[str, Content] = {}
     for file in files:
-        told |= _committed(file, file, TESTED)
+        known |= _committed(file, file, TESTED)
     history = [f"sed -i {quoted(edit, always=True)} {file}" for file, edit in harm.items()]
-    return _Plan(rows, "repaired", history, told)
+    return _Plan(rows, "repaired", history, known)
 
 
 def _counted(random: Random) -> _Plan:

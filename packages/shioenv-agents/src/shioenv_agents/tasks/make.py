@@ -82,6 +82,7 @@ REDUCED: Final = "a part of its solution passes"
 
 Report = Callable[[int, int], None]
 A = TypeVar("A")
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +134,34 @@ def make_tasks(
         digest=built.digest,
         what="record",
     )
-    found: dict[int, Task | str] = {}
     plan = [
         built.digest,
         [encode_record(one).decode() for one in chosen],
         repr(limits and asdict(limits)),
     ]
-    with LocalExecutor(workers) as executor, parts_of(kept, "made", plan) as parts:
-        answers = parts.completed(partial(executor.map, job), enumerate(chosen))
-        for number, task in answers:
-            found[number] = task
-            report(len(found), len(chosen))
-    in_order = [found[number] for number in sorted(found)]
+    in_order = drafted(job, chosen, parts_of(kept, "made", plan), workers, report)
     refused.update(why for why in in_order if isinstance(why, str))
     made = [task for task in in_order if isinstance(task, Task)]
     return MadeTasks(made, dict(refused.most_common()))
+
+
+def drafted(
+    job: NumberedJob[Asked, Task | str],
+    asked: Sequence[Asked],
+    parts: Parts[Task | str],
+    workers: int | None,
+    report: Report,
+) -> list[Task | str]:
+    """Run a job on each item, and return the tasks, or the reasons why there is none, in order.
+
+    Those in `parts` are reused. Errors: those of the job.
+    """
+    found: dict[int, Task | str] = {}
+    with LocalExecutor(workers) as executor, parts:
+        for number, task in parts.completed(partial(executor.map, job), enumerate(asked)):
+            found[number] = task
+            report(len(found), len(asked))
+    return [found[number] for number in sorted(found)]
 
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
@@ -371,19 +385,19 @@ def prompt_of(
     before: Context,
     output: str | None = None,
     kind: str | None = None,
-    told: Mapping[str, Content] = MappingProxyType({}),
+    known: Mapping[str, Content] = MappingProxyType({}),
 ) -> str | None:
     """Return the prompt of a task; None if the goal cannot be described.
 
     The terminal has reached the goal, and began in the context `before`. `output` is the request
-    for an output in words. `kind` is the sentence for the kind of work (None: `family`). `told` has
-    descriptions of contents, by the file's name, in place of those made here.
+    for an output in words. `kind` is the sentence for the kind of work (None: `family`). `known`
+    has descriptions of contents, by the file's name, that replace those made here.
     """
     instant = terminal.machine.system.declaration.instant
     goal = draft.goal
     held = contents(terminal, goal.digests)
     described = {
-        name: told.get(name) or _content(draft, terminal, name, held.get(name))
+        name: known.get(name) or _content(draft, terminal, name, held.get(name))
         for name in goal.digests
         if name not in goal.moved
     }

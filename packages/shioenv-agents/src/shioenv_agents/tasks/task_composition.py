@@ -23,7 +23,6 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
-from shioenv.execution.local import LocalExecutor
 from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
@@ -36,6 +35,7 @@ from shioenv_agents.tasks.make import (
     UNTELLABLE,
     MadeTasks,
     Report,
+    drafted,
     goal_of,
     parts_of,
     prompt_of,
@@ -96,15 +96,10 @@ def composed_tasks(
         partial(_composed, tasks=chosen, harms=harms, seed=seed),
         system=name, digest=built.digest, what="task",
     )  # fmt: skip
-    answered: dict[int, Task | str] = {}
     plan = [built.digest, msgspec.to_builtins(chosen), asked, seed]
-    with LocalExecutor(workers) as executor, parts_of(kept, "composed", plan) as parts:
-        for number, found in parts.completed(partial(executor.map, job), enumerate(asked)):
-            answered[number] = found
-            report(len(answered), len(asked))
-    in_order = [answered[number] for number in sorted(answered)]
+    in_order = drafted(job, asked, parts_of(kept, "composed", plan), workers, report)
     refused = Counter(why for why in in_order if isinstance(why, str))
-    made = {number: task for number, task in answered.items() if isinstance(task, Task)}
+    made = {number: task for number, task in enumerate(in_order) if isinstance(task, Task)}
     several = [made[number] for number in range(lines) if number in made]
     mended = [made[number] for number in range(lines, len(asked)) if number in made][:broken]
     first = "n{:06}", "b{:06}"
@@ -197,12 +192,12 @@ def proved_rows(
     commands: list[str],
     *,
     kind: str,
-    told: Mapping[str, Content] = MappingProxyType({}),
+    known: Mapping[str, Content] = MappingProxyType({}),
     output: str | None = None,
 ) -> Task | str:
     """Return the proved task that these rows solve, or the reason why there is none.
 
-    `base` provides the start state and the system. `told` has descriptions of files' contents, by
+    `base` provides the start state and the system. `known` has descriptions of files' contents, by
     name, and `output` is the request for the last row's output in words (None: any output).
     """
     if not rows:
@@ -222,7 +217,7 @@ def proved_rows(
         commands=commands,
         certificate=None,
     )
-    prompt = prompt_of(draft, terminal, before, output, kind, told)
+    prompt = prompt_of(draft, terminal, before, output, kind, known)
     if prompt is None:
         return UNTELLABLE
     if gives_away(prompt, solution, rows) or shows_output(prompt, draft.goal):
