@@ -13,7 +13,7 @@ import pytest
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import sound_lines
-from shioenv_agents.tasks import certify, make, sets, task_composition
+from shioenv_agents.tasks import certify, make, sets
 from shioenv_agents.tasks.agents import attempts, names, results_of
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
         patch.setattr(certify, "_load", nullcontext)
         patch.setattr(sets, "BARREN", 1)
-        for module in (certify, task_composition, make, sets):  # no processes: each takes a second
+        for module in (certify, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
         for step in scaled(STEPS[1::2], STEPS):
             with pytest.raises(KeyboardInterrupt):
