@@ -82,10 +82,10 @@ metrics; brackets show 95% bootstrap confidence intervals over inputs. EM, maske
 ΔJS are computed at the patch level in parentheses after the predictor's name: `full` or `files`.
 Only the columns `files`, `output`, `exit` and O-ES are comparable across levels.
 
-**The paper's numbers are listed for reference; they were measured on different inputs.** Its 700
-inputs are not public; ours were written by hand ([how](../reference/public-suite.md)). The paper
-defines its metrics without formulas, so ours are one interpretation of them. These results do not
-show how the paper's models would perform on our inputs.
+**The paper's numbers are listed for reference; they were measured on different inputs.** The
+paper's 700 inputs are not public; ours were written by hand ([how](../reference/public-suite.md)).
+The paper defines its metrics without formulas, so ours are one interpretation of them. These
+results do not show how the paper's models would perform on our inputs.
 """
 
 Row = list[str]
