@@ -51,7 +51,7 @@ def merge(
 
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
     raised if system, limits, scoring, sampler, release or layout differ. It is also raised if parts
-    are missing, occur twice, or have another stream or count. DatasetCorruptError,
+    are missing, occur twice, or belong to another stream or count. DatasetCorruptError,
     UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
     paths = [Path(source) for source in sources]

@@ -182,7 +182,8 @@ def argument_levels(segment: ScoredSegment) -> list[str]:
     """Return the influence of each argument of a segment on the behavior, as far as it is recorded.
 
     If the segment has the effects of single arguments, they determine the influence. Otherwise a
-    score of 0 means that no argument matters, and 1 that each does. Other scores leave it unknown.
+    score of 0 means that no argument matters, and 1 that each does; for other scores the influence
+    is unknown.
     """
     if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []
