@@ -288,8 +288,7 @@ def _note(
 ) -> None:
     """Record the directory's predictors, merged with those of earlier calls.
 
-    A predictor that was unable to run is removed from the list if the directory has no answers of
-    it.
+    A predictor that was unable to run is removed from the list if the directory lacks its answers.
     """
     there: dict[str, Any] = {"predictors": {}, "unable": {}}
     path = directory / PLAN

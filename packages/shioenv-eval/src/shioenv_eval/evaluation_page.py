@@ -79,7 +79,7 @@ _HEAD = """\
 Made by `make evaluate`; {inputs} inputs of the suite `{name}` on {system} (`{digest}`);
 {volatile} of them are volatile. [The design page](../design/evaluation.md#metrics) defines the
 metrics; brackets show 95% bootstrap confidence intervals over inputs. EM, masked, +exit, patch and
-ΔJS are computed at the patch level in parentheses after the predictor's name: `full` or `files`.
+ΔJS compare patches at the level in parentheses after the predictor's name: `full` or `files`.
 Only the columns `files`, `output`, `exit` and O-ES are comparable across levels.
 
 **The paper's numbers are listed for reference; they were measured on different inputs.** The

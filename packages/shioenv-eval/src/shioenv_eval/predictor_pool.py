@@ -227,7 +227,7 @@ class PredictorPool:
         return said
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, PredictorAnswer]]:
-        """Remove a worker that crashed or timed out; of several tasks, each is asked again alone."""
+        """Remove a worker that crashed or timed out; several tasks are asked again one by one."""
         self._workers.remove(worker)
         ended, last_words = worker.end(0.0)
         words = f"its process ended with status {ended}"

@@ -220,9 +220,8 @@ class Bashkit:
 
         A `FAR` directory is checked after each question that may reach it by text, history or start
         directory, and once at the end. If an undetected change is found, all questions are asked
-        again with all checks. A change through a link that another question reverts remains
-        undetected. The home directories are recreated first, since changes that keep size and time
-        are not detected.
+        again with all checks. The home directories are recreated first, since changes that keep
+        size and time are not detected.
         """
         self._mounts["/home"].lay_out()
         try:

@@ -89,10 +89,7 @@ ed25519_private_key = {state}/ssh_host_ed25519_key
 
 
 class Cowrie:
-    """Answers with Cowrie's response to the exec request `cd DIR; INPUT`, each in a new connection.
-
-    Cowrie's `free` shows the host's memory, which cannot be configured.
-    """
+    """Answers with Cowrie's response to the exec request `cd DIR; INPUT`, in a new connection."""
 
     patch_level = PatchLevel.FILES
     version = VERSION

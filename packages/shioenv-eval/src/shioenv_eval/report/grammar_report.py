@@ -207,10 +207,10 @@ def grammar_report(
 ) -> GrammarReport:
     """Measure the shipped grammars on a built system: count, execute and parse back.
 
-    Every input is a single command. `inputs` and `ucs_inputs` are the numbers of GCS and UCS inputs
-    to execute; `round_trip` is the number of GCS inputs to parse back. Deterministic in `seed`
-    except for speed, date, and what is volatile. With the defaults it takes about four minutes.
-    `tell` is called with progress messages. Errors: those of `find_system`, `open_sandbox`.
+    Every input is a single command. `inputs` (GCS) and `ucs_inputs` are numbers of inputs to
+    execute, `round_trip` that of GCS inputs to parse back. Deterministic in `seed` except for
+    speed, date, and what is volatile. With the defaults it takes about four minutes. `tell` is
+    called with progress messages. Errors: those of `find_system`, `open_sandbox`.
     """
     built = find_system(system)
     executor = executor or LocalExecutor()

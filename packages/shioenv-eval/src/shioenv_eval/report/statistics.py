@@ -137,7 +137,7 @@ class Statistics:
     """Statistics of a dataset.
 
     Mappings by a number are sorted by the number, other mappings by descending frequency, unless
-    their docstrings state another order.
+    their docstrings differ.
     """
 
     records: int
