@@ -195,10 +195,7 @@ def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
 
 
 def _data(evaluation: Evaluation) -> Any:
-    """Return the page's cases and answers as JSON that is safe inside `<script>`.
-
-    Keys are short because there are thousands of them.
-    """
+    """Return the page's cases and answers as JSON that is safe inside `<script>`."""
     from markupsafe import Markup
 
     cases = []

@@ -336,10 +336,7 @@ def _text(text: str) -> str:
 
 
 def _page(comparison: CaseComparison) -> str:
-    """Return the HTML page: shares, and every finding with its diff and script.
-
-    It is self-contained.
-    """
+    """Return the HTML page: shares, and every finding with its diff and script."""
     from markupsafe import Markup
 
     document = comparison.document

@@ -101,10 +101,7 @@ class Samples:
 
 
 def browsed_record(record: Record) -> dict[str, Any]:
-    """Return a record in the browser's format.
-
-    Keys are short because there are thousands of them.
-    """
+    """Return a record in the browser's format, which has short keys."""
     output = record.output[:OUTPUT_CHARACTERS]
     operations = ContextPatch.from_json(record.context_patch).operations
     return {

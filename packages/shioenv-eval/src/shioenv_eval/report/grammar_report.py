@@ -403,6 +403,6 @@ def is_misuse(exit_code: int, output: str) -> bool:
 
     A correct command line that cannot be executed is not misuse. Examples are a missing file, a
     directory, an unknown user or device, missing permission, a refused connection, and a failed
-    check. This measure is ours, since the paper does not count failures.
+    check. The paper does not count failures.
     """
     return complaint(exit_code, output) is not None
