@@ -17,7 +17,7 @@ Entries = frozenset[tuple[str, str]]
 """Paths of files in `fs`, each with the file's entry (as JSON), or "" if the entry is unknown."""
 
 OF_CONTENT = frozenset({"links"})
-"""Attributes of a file that emulators do not model: changes of only these do not count."""
+"""Attributes of a file that emulators do not model: a change of only these does not count."""
 
 
 def operations(
@@ -28,7 +28,7 @@ def operations(
     `moved` maps each source path of a move in the gold (recorded) patches to the value that was
     there. A move from any other path adds an unknown value, represented by that path. Content-only
     operations do not count, since suites recorded before schema version 6 lack them. `silent` holds
-    those to leave out (`changed_contents` of the gold runs); None: all that replace a file's entry.
+    the ones to leave out (`changed_contents` of gold runs); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:

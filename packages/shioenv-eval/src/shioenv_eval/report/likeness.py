@@ -65,8 +65,8 @@ class Likeness:
     """Statistics of drawn inputs in comparison with people's inputs.
 
     `options` and `operands` are means per command. `repeated` are the commands that repeat an
-    option, among the commands with two or more options. `repeated_in_vain` are those among them
-    that repeat an option that their program uses only once.
+    option, among the commands with two or more options. `repeated_in_vain` are those of `repeated`
+    whose program uses the repeated option only once.
 
     `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
     of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
