@@ -94,7 +94,7 @@ def _by_number(streams: Sequence[Iterator[Record]]) -> Iterator[Record]:
 
 
 def _whole(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
-    """Return the plan of the whole dataset. Errors: UsageError unless these are exactly its parts."""
+    """Return the plan of the whole dataset. UsageError unless these are exactly its parts."""
     plans = [
         replace(manifest.plan, drawing=replace(manifest.plan.drawing, part=""))
         for manifest in manifests
