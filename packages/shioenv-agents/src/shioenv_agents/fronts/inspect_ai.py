@@ -65,7 +65,7 @@ REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
 """The exception that Inspect expects for each error message of programs."""
 
 READ = '[ -p "$1" ] && echo "it is a pipe" >&2 || exec /usr/bin/cat < "$1"'
-"""Read a file. Pipes are rejected, because the reader would block and the writer continue."""
+"""Read a file. Pipes are rejected: reading one could block, and would let its writer continue."""
 
 WRITE = '/usr/bin/mkdir -p -- "${1%/*}/" && /usr/bin/cat > "$1"'
 """Write a file, and make the directories above it."""

@@ -107,7 +107,7 @@ class StableVecEnv(VecEnv):
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
         """Return the results of `GrammarVectorEnv.collect`, and each ended episode's `episode`.
 
-        The latter are of all episodes that ended since the last call or reset, executed or not.
+        All episodes that ended since the last call or reset have an `episode`, executed or not.
         """
         rewards, ended = self.vector.collect()
         unpaid, self._unpaid, self._steps = self._unpaid, [], 0

@@ -111,8 +111,8 @@ class TaskEnv(gymnasium.Env[str, str]):
 
         `tasks` are tasks, or the path of their file.
 
-        `system` overrides the system name in the tasks, if their one system is built under another
-        name here. Errors: TaskError, EnvironmentOptionError.
+        `system` is the name under which the tasks' system is built here, if it differs from the
+        name in the tasks. Errors: TaskError, EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}

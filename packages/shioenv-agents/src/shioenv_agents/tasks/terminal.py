@@ -52,7 +52,7 @@ _ENDING_SECONDS: Final = 1.0
 """Seconds allowed for a command's processes to end after it reported its status."""
 
 _LOOK_SECONDS: Final = 0.02
-"""Seconds between two snapshots of the machine while waiting for that."""
+"""Seconds between two snapshots of the machine while waiting for these processes."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -67,7 +67,7 @@ def for_rows(limits: Limits | None) -> Limits:
 
 
 def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
-    """Return a seat for a sandbox in which rows are typed.
+    """Return a `Seat` (a machine with its own thread) whose sandbox can run typed rows.
 
     Errors: every use raises those of `open_sandbox`.
     """
@@ -159,7 +159,7 @@ class Terminal:
     row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
     or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
     its row only (our choice, because the output of repeated rows is discarded). A row that times
-    out is undone completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a
+    out is undone completely (our choice: nothing stays half done). `beside` runs a
     row in another shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
@@ -243,10 +243,10 @@ class Terminal:
         The command finds what the rows left, their processes included, and continues during later
         rows. From then on no row can be repeated, undone or forked, and `beside` is refused. A row
         that times out or ends its shell ends every process, and its changes stay. The next row gets
-        a new shell in the same machine. The terminal remains as before after commands with `reads`,
-        and after commands that changed nothing and ended before the first row. Relative directories
-        start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a
-        sandbox without resident shells.
+        a new shell in the same machine. None of this applies after commands with `reads`, or after
+        commands that changed nothing and ended before the first row. Relative directories start at
+        the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a sandbox
+        without resident shells.
         """
         cwd = posixpath.join(self.start.cwd, command.cwd)
         if not (self.entered or command.reads):
