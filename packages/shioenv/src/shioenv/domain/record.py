@@ -62,9 +62,9 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     leave_one_out: Annotated[
         bool | None,
-        describe("whether omitting only this argument changes the behavior; null if not executed"),
+        describe("whether omitting it alone changes the behavior; null if that was not executed"),
     ]
-    channel: Annotated[str | None, describe("the channel that this omission changes; null if none")]
+    channel: Annotated[str | None, describe("the channel that differs then; null if none does")]
     contribution: Annotated[
         Number | None,
         describe(
@@ -128,7 +128,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "which are written together"
         ),
     ]
-    exit_code: Annotated[Whole, describe("that of the last command; 124 at the limit of wall time")]
+    exit_code: Annotated[Whole, describe("of the last command; 124 at the limit of wall time")]
     output: Annotated[
         str, describe("standard output and error in order of arrival; undecodable bytes are U+FFFD")
     ]
