@@ -20,7 +20,7 @@ from shioenv.grammar.library import PAPER, names_of_grammars
 _HEAD = """\
 # Command line
 
-Made from the help texts by `make docs`; a test keeps it so.
+Made from the help texts by `make docs`.
 
 Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something (the message says
 what, and the fix), 130 interrupted. Almost every subcommand has the option `--json`, which prints

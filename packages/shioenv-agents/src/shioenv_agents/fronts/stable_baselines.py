@@ -154,9 +154,8 @@ class StableVecEnv(VecEnv):
 class DeferredRewards(BaseCallback):
     """Writes the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
-    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. The algorithm's
-    logger shows these rewards like any others. `told` is called with the executed episodes of each
-    rollout. If it returns False, training ends.
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. `told` is called with
+    the executed episodes of each rollout. If it returns False, training ends.
     """
 
     def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:

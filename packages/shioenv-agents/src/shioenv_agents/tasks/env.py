@@ -251,8 +251,8 @@ class TaskVectorEnv(SameStepVectorEnv):
     state: the history, and the verdict before the first line, are computed once. The option `task`
     of `reset` begins the same task in all environments.
 
-    The results equal those of the same number of single environments with the same seed and lines.
-    Therefore an environment whose episode ends is reset in the same step.
+    With the same seed and lines, the results equal those of single environments. An environment
+    whose episode ends is reset in the same step.
     """
 
     def __init__(

@@ -87,8 +87,6 @@ class Judge:
     def judge(self, terminal: Terminal) -> Verdict:
         """Return the verdict on a terminal that began in the task's start state.
 
-        If the goal is reached, the rows are repeated, and must reach it again.
-
         - Everything outside the shell (files, network, host name) must match the goal, and
           otherwise be unchanged.
         - For the shell (working directory, variables, functions, options), only facts in the goal
