@@ -32,7 +32,7 @@ LONGEST: Final = 2000
 """Maximum characters of all contents in a prompt."""
 
 FACTS: Final = 50
-"""Maximum facts in a prompt; our choice: agents read no more, and judging is quadratic."""
+"""Maximum facts in a prompt; our choice: agents read no more, and judging takes quadratic time."""
 
 ENGLISH: Final[Mapping[str, Any]] = parse_toml(
     files(__package__).joinpath("english.toml").read_bytes()
@@ -59,7 +59,7 @@ _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     "name": frozenset({"moved", "removed"}),
     "owner": frozenset({"owner"}),
 }
-"""The kinds of facts that agree with a command, by what it does; at least one is needed."""
+"""For what a command makes or changes: the kinds of facts that agree; one of them is needed."""
 
 IsNow = Callable[[tuple[Any, ...]], bool]
 """Whether a file time, as returned by `date_of`, lies in the session."""

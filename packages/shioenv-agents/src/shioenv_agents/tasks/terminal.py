@@ -155,10 +155,10 @@ class Terminal:
     """A shell in a start directory of a machine, after a history was typed there.
 
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
-    row. After `exit` or `exec` nothing runs any more, as in any shell. An `exec` with only
-    redirections applies to its row only (our choice, because the output of repeated rows is
-    discarded). A row that times out is undone completely (our choice: nothing stays half done).
-    `beside` runs a row in another shell.
+    row. After `exit` or `exec` nothing runs any more. An `exec` with only redirections applies to
+    its row only (our choice, because the output of repeated rows is discarded). A row that times
+    out is undone completely (our choice: nothing stays half done). `beside` runs a row in another
+    shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
     have at most `LONGEST_STDIN` bytes. Forks share `machine`, and the caller closes it.
