@@ -103,7 +103,7 @@ class Commands:
 
     @property
     def used_stages(self) -> bool:
-        """Whether an emulator answered one of the `steps`."""
+        """Whether the runner `stages` answered one of the `steps`."""
         return any("emulator" in step.asked[-1:] for step in self.steps)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:

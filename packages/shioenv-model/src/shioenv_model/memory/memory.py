@@ -77,8 +77,8 @@ ASKED = 25
 """Maximum number of records rewritten for one answer."""
 
 EXACT, VOLATILE = 0.99, 0.7
-"""Probability that an executed input behaves the same again: any input, a volatile input. Our
-choice, measured on typed inputs: an answer counts as correct if it equals one of five runs."""
+"""Probability that an input behaves as in its record: any input, a volatile input. Our choice from
+measurements on typed inputs: an answer counts as correct if it equals one of five runs."""
 
 STAGE = 0.3
 """The factor applied to a confidence (our choice) for each of three conditions.

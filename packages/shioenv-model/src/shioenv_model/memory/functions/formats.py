@@ -100,7 +100,7 @@ def _padded(value: str, flags: str) -> str | None:
 
 
 def format_instant(when: datetime, style: str) -> str:
-    """Format an instant by a format of date(1). Errors: ValueError for other directives."""
+    """Format an instant by a format of date(1). Errors: ValueError for unknown directives."""
     style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
     if re.search(r"%[^aAbBcdDeFhHIjklmMpPRSTuUVwWxXyYzZnt%]", style):
         raise ValueError(style)
