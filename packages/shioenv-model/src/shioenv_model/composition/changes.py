@@ -21,7 +21,7 @@ _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
 class _File:
     entry: Mapping[str, Any]
     origin: str | None
-    """The file's name in the first document; None for a new file."""
+    """The file's name before the patches; None for a new file."""
     in_tree: bool = False
     """Whether the file was moved with its directory, or is itself a moved directory."""
 

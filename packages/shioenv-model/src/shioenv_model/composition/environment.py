@@ -68,7 +68,7 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """Attributes of a file that may change while the file is being written."""
 
 STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
-"""A `cd` to one directory. Even if that is the current one, `OLDPWD` becomes the current one."""
+"""A `cd` to one directory. It sets `OLDPWD` even if that is the current directory."""
 
 _BLOCK = 4096
 """Minimum bytes that a reading program requests at once."""

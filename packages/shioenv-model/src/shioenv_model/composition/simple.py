@@ -475,7 +475,7 @@ _SHOWN_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*(?:\[[^]]*\])?\+?=)(.*)", re.ASCII
 
 
 def trace(here: Environment, line: str) -> None:
-    """Print a line of `set -x` after `PS4`, whose first character is repeated for each depth."""
+    """Print a line of `set -x` after `PS4`, whose first character is repeated for each level."""
     prompt = here.variable("PS4")
     if prompt is None:
         prompt = "+ "

@@ -350,8 +350,7 @@ class Memory:
         """Return at most `count` records that fit; those without output come last.
 
         The index may also return records that do not fit, since it cannot distinguish all options.
-        More are read if too few fit, or if some do not fit and too few of the fitting ones have
-        output.
+        More are read if too few fit or, unless all fit, if too few have output.
         """
         found: list[Record] = []
         for asked in (count, 4 * count, 16 * count):

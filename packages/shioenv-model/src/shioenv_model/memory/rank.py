@@ -38,7 +38,7 @@ PAIR = (
     "another kind of file name", "spelt otherwise", "pattern or variable on one side",
     "a mistaken option on one side",
 )  # fmt: skip
-"""The differences between two commands that the distance weighs."""
+"""The differences between two commands, which the distance weighs."""
 
 FEATURES = (
     *PAIR,

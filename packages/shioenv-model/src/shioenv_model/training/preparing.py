@@ -46,10 +46,7 @@ _DIRECTORIES = 64
 """Maximum number of start directories with cached sorted names, about 10,000 names each."""
 
 _LEARNED_FROM = 20_000
-"""A vocabulary is learned from at least this number of examples, or from all if there are fewer.
-
-Fewer than twice this number are used.
-"""
+"""Number of examples from which a vocabulary is learned; up to twice as many are used."""
 
 _LONGER = "longer than a target"
 

@@ -84,7 +84,7 @@ _SPENT = "seconds"
 _WARM_UP = 0.05
 _SOURCES = np.array(sorted(base << power for base in (48, 64) for power in range(11)))
 _TARGETS = np.array([16 << power for power in range(13)])
-"""Padded lengths: 48, 64, 96, 128 and so on for prompts, 16, 32, 64 and so on for targets.
+"""Padded lengths: 48, 64, 96, 128 and so on for prompts; 16, 32, 64 and so on for targets.
 
 With few lengths there are few shapes of batches. GPUs multiply matrices fast if the sides are
 multiples of 8.

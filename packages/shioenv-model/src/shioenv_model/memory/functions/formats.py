@@ -202,7 +202,7 @@ files."""
 
 
 def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
-    """Return a change of a plan to format each file, with a newline or with format escapes."""
+    """Return a change that makes a plan format each file, with a newline or with escapes."""
 
     def change(plan: Plan, word: str) -> None:
         plan["format"] = f"{word}\n" if lines else unescape_format(word)
