@@ -154,8 +154,8 @@ class Tables:
     ) -> Column | None:
         """Return a column from a record with only that column, or from a record with two.
 
-        In a record with two columns, the other column must be known: from a record with only that
-        one, or in turn from a record with two, in at most `_DEEPEST` steps.
+        In a record with two columns, the other column must be known. It is found in the same way,
+        in at most `_DEEPEST` steps.
         """
         alone = rf"(?<![\w,%]){re.escape(name)}(?![\w,=])"
         for number, theirs, kept in self._matching(utility, option, others, name, alone):
