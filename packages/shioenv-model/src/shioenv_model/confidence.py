@@ -21,7 +21,7 @@ COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
 RARE = "neighbour of a command without a grammar"
 """Properties of inputs. They have factors, as answerers have.
 
-Commands without a grammar have few records, so that their neighbours are weaker than they seem.
+Commands without a grammar have few records, so the confidence from their neighbours is too high.
 """
 
 NEIGHBOUR = "memory"

@@ -183,7 +183,7 @@ def load_seq2seq(
 def model_names() -> dict[str, Path]:
     """Return the paths of the known models by name: the user's and the package's.
 
-    If both have a name, the package's model takes precedence.
+    If both have a model of the same name, the package's model takes precedence.
     """
     found: dict[str, Path] = {}
     for directory in (cache_directory() / "models", SHIPPED):
@@ -231,7 +231,7 @@ def opened(path: Path) -> Path:
             made.mkdir()
             behaviors = b""
             for name, content in _members(packed, path):
-                if name == BEHAVIORS:  # not written, since it is most of a model
+                if name == BEHAVIORS:  # a large file, which `unpack_index` writes in another form
                     behaviors = content
                 else:
                     (made / name).write_bytes(content)
@@ -243,7 +243,7 @@ def opened(path: Path) -> Path:
             try:
                 made.rename(directory)
             except OSError:
-                if not is_sealed(directory):  # unless another process was faster
+                if not is_sealed(directory):  # else another process has just unpacked it
                     raise
     return directory
 

@@ -1,7 +1,7 @@
 """Models shared in repositories of the Hugging Face Hub.
 
-`HF_ENDPOINT` selects another server with the Hub's protocol. The library gets write access from
-`HF_TOKEN`.
+`HF_ENDPOINT` selects another server with the Hub's protocol. The Hub's library reads a token for
+write access from `HF_TOKEN`.
 """
 
 from __future__ import annotations

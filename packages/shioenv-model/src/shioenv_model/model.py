@@ -220,7 +220,7 @@ class Model:
         return replace(answer, confidence=calibrated(text, answer, self.steps))
 
     def _found(self, text: str, state: State) -> Answer:
-        """Return the answer, with a confidence for which rules count as never wrong."""
+        """Return the answer. Its confidence assumes that rules are never wrong."""
         exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)

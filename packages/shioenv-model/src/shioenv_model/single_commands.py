@@ -59,8 +59,7 @@ class Commands:
 
     `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
     is used in addition to the memory, and the answer with the higher confidence is returned.
-    `world` is the machine for which commands are answered. `sources` are the sources of answers, in
-    addition to Bash's own rules.
+    `sources` are the sources of answers, in addition to Bash's own rules.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Commands:
 
     @property
     def used_stages(self) -> bool:
-        """Whether an emulator answered one of the `steps`."""
+        """Whether the runner `stages` answered one of the `steps`."""
         return any("emulator" in step.asked[-1:] for step in self.steps)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -113,8 +112,7 @@ class Commands:
     def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
         """Answer a command in a state.
 
-        `looked_up`: records of the input were looked up; there is none. The answer is appended to
-        `steps`.
+        `looked_up`: see `ask`. The answer is appended to `steps`.
         """
         step = self.ask(call, state, looked_up=looked_up)
         self.steps.append(step)

@@ -63,10 +63,10 @@ def run_by_length(
     scoring: Scoring = THE_PAPERS,
     rules: bool = True,
 ) -> Findings:
-    """Generate `count` inputs with each sampler, score some by other rules, and write the results.
+    """Generate `count` inputs with each sampler, and write the results.
 
-    Without `rules`, no input is executed again. Errors: those of `experiment`, `make_dataset` and
-    `scores_by_rule`.
+    With `rules`, some are executed again and scored by the reference rules. Errors: those of
+    `experiment`, `make_dataset` and `scores_by_rule`.
     """
     from shioenv_paper import experiment_charts
 
@@ -294,7 +294,7 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
     rows = []
     for n in sorted({row.score.n_arguments for row in ruled}):
         of_sampler = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
-        groups = {  # for R*, and for the score by all rules
+        groups = {  # scores R*, and scores by all reference rules
             sampler: [Moments.of([scores[place] for scores in group]) for place in (0, -1)]
             for sampler, group in of_sampler.items()
         }

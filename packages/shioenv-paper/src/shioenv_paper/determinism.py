@@ -252,7 +252,7 @@ def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table
 
 
 def _by_command(verdicts: Sequence[RepeatVerdict]) -> dict[str, list[RepeatVerdict]]:
-    """Group the inputs of each command that has differing ones, most differences first."""
+    """Group the inputs of commands that have differing ones, most differences first."""
     groups = grouped(verdicts, attrgetter("command"))
     same = Counter(verdict.command for verdict in verdicts if verdict.identical)
     differing = {name: len(group) - same[name] for name, group in groups.items()}

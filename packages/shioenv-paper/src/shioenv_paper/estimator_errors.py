@@ -1,7 +1,7 @@
-"""Error of every estimator against the number of executions, to guide the choice.
+"""Error of every estimator against the number of executions, to guide the choice of an estimator.
 
-This experiment is our addition. Its inputs are those of `sampling_efficiency`; missing ones are
-executed here.
+This experiment is our addition. Inputs of `sampling_efficiency` are reused, and missing ones are
+executed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shioenv_paper.setting import ExperimentSetting
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SHORTEST = max(BUDGETS).bit_length()
-"""From this number of arguments on, no budget covers all sub-inputs, so no point is exact."""
+"""From this number of arguments on, no budget covers all sub-inputs, so no estimate is exact."""
 ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
 """Target mean absolute errors for the table."""
 
@@ -43,7 +43,7 @@ def run_estimator_errors(
 ) -> Findings:
     """Run like `run_sampling_efficiency`, with more budgets, and only on longer inputs.
 
-    These have at least `SHORTEST` arguments, or `longest` if that is less.
+    The inputs have at least `SHORTEST` arguments, or `longest` if that is less.
     """
     from shioenv_paper import experiment_charts
 

@@ -56,7 +56,7 @@ class InputReplay:
         self._differing = masks_of(known.differs)
 
     def estimate(self, estimator: str, budget: int, rng: random.Random) -> tuple[float, int]:
-        """Return the estimate of `estimate_irreducibility`, and its number of sub-inputs."""
+        """Return the result of `estimate_irreducibility`, and the number of executed sub-inputs."""
         n = self._known.n
         if (1 << n) - 1 <= budget:
             weighing = self._execution[1:] if n > 1 else self._execution
@@ -91,8 +91,7 @@ def replayed(
 ) -> list[Accuracy]:
     """Replay every estimator at every budget on every input, `replays` times, in input order.
 
-    If a budget covers all sub-inputs, one replay is enough. The accuracies are the same for every
-    executor.
+    If a budget covers all sub-inputs, one replay is enough. Results do not depend on the executor.
     """
     every = partial(_accuracies, budgets=tuple(budgets), replays=replays, seed=setting.seed)
     by_input = answers(

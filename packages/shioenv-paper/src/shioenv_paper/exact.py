@@ -46,7 +46,7 @@ REASONS = ("slow", "waiting", "volatile")
 """Reasons for skipping inputs. An input is `waiting` if one of its sub-inputs times out."""
 
 DECLARED = "declared volatile"
-"""Reason for not trying an input at all: a grammar declares it volatile."""
+"""Reason for not executing an input at all: a grammar declares it volatile."""
 
 SHORTEST = 2
 """Minimum number of arguments of an input: with one argument there is nothing to estimate."""
@@ -76,7 +76,7 @@ def timely(runner: Runner, sample: Sample) -> Behave:
 
 
 def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
-    """Score a sample. SkippedInputError if it is volatile, or from `behave`."""
+    """Score a sample. Errors: SkippedInputError if it is volatile; those of `behave`."""
     score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
     if score.volatile:
         raise SkippedInputError("volatile")
@@ -258,7 +258,7 @@ def collect_exact_inputs(setting: ExperimentSetting, counts: Mapping[int, int]) 
             return [answer for answer in tried[n] if isinstance(answer, KnownInput)]
 
         def untried(n: int) -> list[tuple[int, Sample]]:
-            """Return a new sample for each missing input, after adding earlier results."""
+            """Return new samples for inputs of n arguments that earlier results do not provide."""
             samples: list[tuple[int, Sample]] = []
             while len(known(n)) + len(samples) < counts[n]:
                 number, sample = candidates.next(n)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))
 
 SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
-"""GCS blue, UCS dark, UCS universal grey."""
+"""The style of each sampler: GCS is blue, UCS dark, UCS universal grey."""
 
 PAPER_SAMPLERS = (NAMES["gcs"], NAMES["ucs"])
 
@@ -298,7 +298,7 @@ def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.L
 def _distribution_panel(
     scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
-    """Draw the share of inputs up to each score; a rule marks the paper's share at exactly 1."""
+    """Draw the share of inputs up to each score; a line marks the paper's share at exactly 1."""
     found = {name: values(group_scores(scores, sampler, least)) for sampler, name in NAMES.items()}
     y = _share_axis()
     stated = chart([{"share": 1 - PAPER_PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
@@ -365,7 +365,7 @@ def draw_policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> 
 
 
 def draw_steps(steps: Mapping[str, Mean], stated: float) -> alt.LayerChart:
-    """Draw the mean score of each step with its interval, and the paper's mean as a rule."""
+    """Draw the mean score of each step with its interval, and the paper's mean as a line."""
     rows = [
         {"step": name, "mean": mean.value, "low": mean.low, "high": mean.high}
         for name, mean in steps.items()

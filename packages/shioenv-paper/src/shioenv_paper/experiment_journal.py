@@ -67,7 +67,7 @@ Line = TypeVar("Line", bound=Tried)
 
 
 class InputJournal(Generic[Line]):
-    """The inputs tried so far, in a separate directory. A context manager that locks it.
+    """The inputs tried so far, in a directory that this context manager locks.
 
     Damaged or incomplete lines are ignored, so their inputs are executed again.
 
@@ -81,7 +81,7 @@ class InputJournal(Generic[Line]):
         self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Line]
     ) -> None:
         self._path = directory / JOURNAL
-        self._plan = json.loads(json.dumps(plan))  # with lists for tuples, as if read
+        self._plan = json.loads(json.dumps(plan))  # tuples become lists, as in a saved plan
         self._decode = read
         self.tried: dict[int, Line] = {}
 
@@ -117,5 +117,5 @@ class InputJournal(Generic[Line]):
             return tried.number, tried
         compare_plans(
             self._path, document, self._plan
-        )  # first, since decoding lines of another release may fail
+        )  # before the lines are decoded, which may fail for those of another release
         return _PLAN, document

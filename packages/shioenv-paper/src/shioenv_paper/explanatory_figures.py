@@ -44,7 +44,7 @@ COMMAND: Final = "df"
 LIVED: Final = "mkdir"
 """The command of the input whose life is shown.
 
-Its inputs change files, can print, and have options that do not matter.
+Its inputs change files, can print, and have options that do not change the behavior.
 """
 
 ATTEMPTS: Final = 2000
@@ -298,9 +298,9 @@ def argument_steps(made: Derived) -> Sequence[OptionStep]:
 
 
 def option(made: Derived, grammar: Grammar) -> Picture:
-    """Draw the productions that derive one argument: the choices of each, and the states between.
+    """Draw the productions that derive one argument, their alternatives, and the states between.
 
-    The first option runs until another nonterminal is leftmost, and is then followed by its option.
+    An option runs until another nonterminal is leftmost; then that nonterminal's option runs.
     """
     steps = argument_steps(made)
     place = made.steps.index(steps[0])

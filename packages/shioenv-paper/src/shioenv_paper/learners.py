@@ -241,7 +241,7 @@ def train_policy(
 def _evaluate(
     setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
 ) -> tuple[list[EndedEpisode], int]:
-    """Return the executed ones of `episodes` or more episodes, and the number of episodes."""
+    """Run `episodes` or more episodes. Return the executed ones, and the number of all."""
     vector = _vector(setting, sampler, necessary)
     try:
         observations, _ = vector.reset(seed=1_000_000 + seed)

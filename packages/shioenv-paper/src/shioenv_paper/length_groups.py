@@ -124,7 +124,7 @@ def _least(pair: tuple[Moments, Moments]) -> int:
 def _pairs(
     scores: Sequence[ScoredRecord], holds: Condition, key: Callable[[ScoredRecord], Key]
 ) -> dict[Key, tuple[Moments, Moments]]:
-    """Return the scores of GCS and of UCS by group; groups that lack one are left out."""
+    """Return the scores of GCS and of UCS by group; groups that lack either are left out."""
     pairs = {}
     for place, group in grouped(filter(holds, scores), key).items():
         gcs, ucs = (

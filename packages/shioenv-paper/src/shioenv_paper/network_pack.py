@@ -49,7 +49,7 @@ VOCABULARY, SOURCE, TARGET = 8192, 512, 256
 """Maximum size of the vocabulary, and maximum number of tokens of a prompt and of a target."""
 
 _LEARNED_FROM = 20_000
-"""Number of examples from which the vocabulary is learned, at most twice as many."""
+"""Number of examples from which the vocabulary is learned; up to twice as many are used."""
 
 PLAN: Mapping[str, Any] = {
     "seconds": 600,
@@ -63,10 +63,10 @@ PLAN: Mapping[str, Any] = {
     "rate_of_runs": 0.5,
     "shape": {"width": 512, "layers": 8, "heads": 8},
 }
-"""The plan of a call: seconds of everything, of the start and of each run.
+"""The plan of a call: seconds for everything, for training the start, and for each run.
 
-With nine runs, 150 of 600 seconds remain for compiling and decoding, and as a reserve. Another
-number of seconds scales all. The network has 30 million weights.
+With nine runs, 150 of 600 seconds remain for compiling and decoding, and as a reserve. A call with
+another time limit scales all times. The network has 30 million weights.
 """
 
 REPEATED, SEEDS = ("gcs-high", "gcs-low"), 3
@@ -126,10 +126,10 @@ def pack_networks(
 ) -> dict[str, Any]:
     """Write the carried directory of the regimes' examples and the suites' questions.
 
-    `pools` are datasets by the names of the regimes' pools. Of each pool at most `size` records of
-    a regime are chosen by the setting's seed. Beside the directory, the hashes of each regime's
-    texts are written. Return the facts of the pack. Errors: CarriedError, UsageError if the pack is
-    too large; those of reading records and of `find_system`.
+    `pools` are datasets by the names of the regimes' pools. The setting's seed chooses at most
+    `size` records for each regime. The hashes of each regime's texts are written beside the
+    directory. Return the facts of the pack. Errors: CarriedError, UsageError if the pack is too
+    large; those of reading records and of `find_system`.
     """
     regimes = [name for name in PAPERS if REGIMES[name][0] in pools]
     examples: list[PackedExample] = []

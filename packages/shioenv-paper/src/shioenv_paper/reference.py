@@ -40,7 +40,7 @@ from shioenv_paper.scores import ScoredRecord
 from shioenv_paper.setting import ExperimentSetting, answers
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
-"""The score, then the score under each of the four rules, then under all four together."""
+"""The scores: by our rules, with each of the four rules, and with all four together."""
 
 NOTE = (
     "Mean scores by each rule of the reference implementation alone, and by all four, from the "
@@ -167,7 +167,7 @@ class Rescored(Tried, frozen=True):
 
 
 REASONS = ("waiting", "volatile")
-"""Reasons for leaving inputs out: a sub-input times out, or runs of the whole disagree now."""
+"""Reasons for leaving inputs out: a sub-input times out, or runs of the whole input disagree."""
 
 
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:

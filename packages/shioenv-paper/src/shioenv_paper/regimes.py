@@ -112,7 +112,7 @@ class RegimeTraining:
     """Training settings of the sequence models of each regime, size and seed, from scratch."""
 
     plan: TrainingPlan
-    """The plan's own seed is not used: a model's seed is that of its records."""
+    """The plan's seed is not used: a model has the seed with which its records were drawn."""
     minutes: float
     """Maximum minutes of training of each model."""
     device: str = "cpu"
@@ -169,7 +169,7 @@ def run_regimes(
 
     With `training`, a sequence model of the same records is trained and evaluated as well. `pools`
     are datasets to draw from, by the names of `POOLS`. Missing pools are generated, except for
-    `nl2cmd`. `gcs` is generated until both halves of its scores reach the largest size.
+    `nl2cmd`. `gcs` is generated until the records on either side of R* = .5 reach the largest size.
 
     Existing models and answers are reused. Errors: those of `experiment`, `make_dataset`, reading
     and evaluation. DatasetMismatchError if a pool and a suite have different systems, or an
@@ -341,7 +341,7 @@ def _memory(
 def choose_records(
     setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
-    """Draw up to `size` indices of a pool's records that satisfy `holds`, using the seed.
+    """Draw the indices of up to `size` records of a pool that satisfy `holds`, by the seed.
 
     Records with a history are left out. The records of a smaller size are a subset of those of a
     larger one.
@@ -524,7 +524,7 @@ def regime_table(rows: Sequence[RegimeRow], suite: str) -> Table:
 
 
 def difference_table(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
-    """Tabulate differences in EM between regimes of equal size: inputs paired, draws averaged."""
+    """Tabulate EM differences of equally large regimes, paired by input, averaged over draws."""
     groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
     for row in rights:
         of_regime = groups.setdefault((row.model, row.size, row.suite), {})

@@ -4,7 +4,7 @@
     pass 2  another sandbox of this process
     pass 3  a sandbox of a new process
     pass 4  sandboxes of two processes at once, on processors that are busy with something else
-    pass 5  a new process again, in another minute than the first pass
+    pass 5  another new process, in a later minute than the first pass
 
 Every pass but the first has a different order. Passes after the fifth are like the third.
 """
@@ -87,7 +87,7 @@ def _pass(
     number: int, order: Sequence[tuple[int, Sample]], setting: ExperimentSetting, executor: Executor
 ) -> Pass:
     job = setting.job(_behavior)
-    # places in this order are ascending; the inputs' numbers are not
+    # tasks are numbered by their places in this order
     tasks = ((place, sample) for place, (_, sample) in enumerate(order))
     with busy() if number == 4 else nullcontext():
         for place, behavior in answers(
@@ -100,7 +100,7 @@ def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
     _, sample = task
     text, state = sample.input.text, State(cwd=sample.cwd)
     behavior = runner.run(text, state)
-    if behavior.timed_out:  # as for a record: repeated, and the second run counts
+    if behavior.timed_out:  # the second run counts, as for a record
         behavior = runner.run(text, state)
     return behavior
 
@@ -185,7 +185,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
         return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
     if sample.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
-    # budget 1: all runs of the whole input, hardly any of sub-inputs
+    # with a budget of 1, hardly any sub-inputs run, beside the runs of the whole input
     recorder = SessionRecorder(scoring=Scoring(budget=1))
     if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
         return Cause("noticed", "noticed at recording: runs differ, or the current date occurs")

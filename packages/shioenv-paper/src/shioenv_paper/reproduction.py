@@ -1,7 +1,6 @@
 """Reproduction of committed values: records of one seed, and the table of the default model.
 
-The committed values are those of the shipped system. They are compared with the values that this
-host makes.
+The committed values, which are those of the shipped system, are compared with this host's values.
 """
 
 from __future__ import annotations

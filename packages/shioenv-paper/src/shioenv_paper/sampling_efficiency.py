@@ -92,7 +92,7 @@ def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
 def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
     """Return columns of inputs with all data for their scores.
 
-    In a set of sub-inputs, bit m % 8 of byte m // 8 represents the sub-input of mask m.
+    Sets of sub-inputs are bit arrays as in `KnownInput`.
     """
     return columns(
         inputs,

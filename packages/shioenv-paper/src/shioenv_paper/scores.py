@@ -30,7 +30,7 @@ PAPER_TRAINING = {
     "GCS, R* ≥ 0.5": (0.78, 0.19),
     "GCS, R* ≤ 0.5": (0.31, 0.17),
 }
-"""The paper's mean and standard deviation of the scores of the four training sets (Section 4.4)."""
+"""Mean and standard deviation of the scores of the paper's four training sets (Section 4.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ScoredDataset:
 
     directory: Path
     new: int
-    """Number of records that this call executed, including those completing a larger dataset."""
+    """Number of records that this call executed, also those that complete a larger dataset."""
     scores: list[ScoredRecord]
 
     @property

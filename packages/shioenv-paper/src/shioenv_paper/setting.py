@@ -58,7 +58,7 @@ class ExperimentSetting:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The facts, besides the stream's origin, that determine the behavior of inputs."""
+        """The facts that, with the stream's origin, determine the behavior of inputs."""
         return {"without shell state": True} if self.limits.without_shell_state else {}
 
     def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> NumberedJob[Payload, Answer]:
@@ -89,8 +89,8 @@ def answers(
 ) -> Iterator[tuple[int, Answer]]:
     """Yield the answers with their tasks' numbers, in order of completion.
 
-    `report` is called after each answer with the number of answers, including the `done` from
-    before. Errors: those of the executor.
+    After each answer, `report` gets the number of answers, counted on from `done`. Errors: those
+    of the executor.
     """
     with executor:
         for number, answer in enumerate(executor.map(job, tasks), done + 1):

@@ -214,7 +214,7 @@ def _command(sample: Sample) -> str:
 
 
 def _packed(sample: Sample) -> Sample:
-    """Join consecutive operands to one argument."""
+    """Join consecutive operands into one argument."""
     tokens: list[Token] = []
     runs = groupby(sample.input.tokens, lambda token: _is_operand(token))
     for operands, run in runs:
@@ -248,7 +248,7 @@ def _in_proportion(samples: Iterable[Sample], wanted: Counter[str], count: int) 
 def _scores(
     setting: ExperimentSetting, name: str, samples: Sequence[Sample], scoring: Scoring
 ) -> list[Stepped]:
-    """Execute and score the samples of a step; those of an earlier call are not executed again."""
+    """Execute and score the samples of a step. Results of earlier calls are reused."""
     plan: dict[str, Any] = {
         "format": "shioenv-steps",
         "seed": setting.seed,
@@ -295,7 +295,7 @@ def stepped(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Sco
 def _by_rules(
     segment: SegmentScore, whole: Behavior, seen: Mapping[str, Behavior]
 ) -> Iterator[float]:
-    """Yield the score by our rules, then by each of `RULES` together with all before it."""
+    """Yield the score by our rules, then the scores with the `RULES` added one after the other."""
     threshold = segment.noise_threshold
     assert threshold is not None
     weights, differing = [], [list[bool]() for _ in range(4)]

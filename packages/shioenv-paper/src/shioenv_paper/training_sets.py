@@ -144,7 +144,7 @@ def run_training_sets(
 
 
 def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
-    """Return the source's inputs up to the one with the `count`th score."""
+    """Return the source's inputs until `count` of them have a score."""
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:

@@ -31,7 +31,7 @@ class Array:
     items: Mapping[str, str] = field(default_factory=dict)
     associative: bool = False
     assigned: bool = True
-    """Whether the array was ever assigned, if only an empty list."""
+    """Whether the array was ever assigned, even an empty list."""
 
     @classmethod
     def read(cls, text: str) -> Array | None:

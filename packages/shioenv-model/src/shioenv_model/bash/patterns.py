@@ -211,8 +211,7 @@ def _walk_below(base: str, rest: list[str], state: State, *, hidden: bool) -> It
 def _names(path: str, state: State) -> list[str]:
     """Return the names in a directory.
 
-    If the state has its own context, the work grows with the number of all its files, because all
-    are scanned.
+    If the state has its own context, the work grows with the number of all its files.
     """
     spend(_LOOK_UP + (len(state.context.document["fs"]) // 10 if state.context else 0))
     names = state.names(path)
@@ -330,7 +329,7 @@ _MOST_GROUPS = 40
 _NESTED = re.compile(r"[*+?}|][^()]*\)[*+{]|\)[*+?}][^()]*\)[*+{]")
 """A repeated group that contains a repetition or a choice."""
 _LONGEST = {True: 24, False: 2_000}
-"""Maximum length of a text if the expression has (True) or has no (False) such group."""
+"""Maximum length of a text, by whether the expression has such a group."""
 
 
 def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -> list[str] | None:

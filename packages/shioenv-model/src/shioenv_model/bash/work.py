@@ -57,10 +57,9 @@ def answering(text: str) -> Iterator[None]:
 
 @contextmanager
 def aside(text: str) -> Iterator[None]:
-    """Count all steps in the block separately from the current answer: its result is cached.
+    """Count the steps in the block, whose result is cached, separately from the current answer.
 
-    Otherwise the steps of an answer would depend on earlier questions. Errors: those of
-    `answering`.
+    Otherwise an answer's steps would depend on earlier questions. Errors: those of `answering`.
     """
     try:
         text.encode("utf-8", "surrogateescape")

@@ -26,7 +26,7 @@ _REFUSED = (
     "reference variable cannot be an array", "invalid variable name for name reference",
     "not a valid identifier", "self references not allowed",
 )  # fmt: skip
-"""Ends of messages after which a declaration continues with the next operand."""
+"""Endings of error messages; after such an error, a declaration continues with the next operand."""
 _ELEMENT = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\](\+?)=(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OF_OPTIONS = {
@@ -149,8 +149,8 @@ class _Declaring:
     def _read(self, word: str) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield the variables of an operand: name, subscript, `+`, and expanded value.
 
-        The value of a list is not expanded: it keeps its parentheses, and a NUL character precedes
-        it.
+        The value of an array `(…)` is not expanded: it is yielded with its parentheses, after a NUL
+        character.
         """
         match = _ASSIGNMENT.fullmatch(word)
         if match is not None:

@@ -31,7 +31,7 @@ class Call:
     closed: tuple[str, ...] = ()
     """Redirections that close a descriptor, unexpanded."""
     opens: Redirect | None = None
-    """The redirection to perform, if the words do nothing else (`: > file`)."""
+    """The redirection, if opening its file is the command's only effect (`: > file`)."""
     parts: tuple[str, ...] | None = None
     """The assignments and words of `written`, if they are known separately."""
     from_file: bool = False

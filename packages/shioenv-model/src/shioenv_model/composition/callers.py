@@ -23,13 +23,13 @@ MOST_CALLS = 64
 runner is queried about the whole command."""
 
 _LONGEST_CALL = 100_000
-"""Bytes of arguments that surely fit into one call: the limit of `xargs` and `find` is 128 KiB."""
+"""Bytes of arguments that fit into one call: the limit of `xargs` and `find` is 128 KiB."""
 
 CALLING = frozenset({"xargs", "find"})
 """The callers: commands that run other commands."""
 
 _BUILTINS = BUILTINS - {"echo"} | CALLING
-"""Names that a shell would run itself instead of a program, and the names of the callers."""
+"""Commands that a shell would run itself, not as programs, and the callers."""
 
 _OTHERWISE = frozenset({"-depth", "-d", "-prune", "-maxdepth", "-L", "-H", "-follow"})
 """Options with which `find` does not always descend into a directory right after visiting it."""
@@ -49,7 +49,7 @@ class FindCall:
     command: tuple[str, ...]
     """The command, with `{}` for the file."""
     together: bool
-    """The command ends with `+`: one call for all files."""
+    """Whether the command ends with `+`, so that one call gets all files."""
 
     @property
     def descends(self) -> bool:
@@ -190,10 +190,10 @@ class _Options:
 
 
 def _is_program(command: Sequence[str]) -> bool:
-    """Whether a shell would run the same program for this command as `xargs` and `find`."""
+    """Whether a shell would run the same program for this command as `xargs` and `find` do."""
     if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
         return False
-    # the shell's echo and the program differ only in options
+    # the builtin echo and the program differ only in these options
     return command[0] != "echo" or not {"--help", "--version"} & set(command[1:2])
 
 
@@ -206,7 +206,7 @@ class Callers:
         """The name of a called program that no directory of PATH holds."""
 
     def run(self, command: Simple, streams: Streams) -> bool:
-        """Query the commands of `xargs` or `find -exec`, one by one.
+        """Query the runner about the commands of `xargs` or `find -exec`, one by one.
 
         Return False if this is not possible, or if a command fails in a way that `xargs` or `find`
         reports. Then the state is unchanged, and the runner must be queried about the whole
@@ -260,7 +260,7 @@ class Callers:
         *,
         separate: bool,
     ) -> list[Behavior] | None:
-        """Query one command per file of a `find`; None if the behavior is unknown.
+        """Query the runner about one command per file found; None if the behavior is unknown.
 
         If a command removed a directory, `find` reports an error for it and finds nothing in it.
         """
@@ -316,9 +316,9 @@ class Callers:
         before: State,
         gone: Sequence[str],
     ) -> bool:
-        """Whether the commands created no file for `find`, and removed only directories in `gone`.
+        """Whether `find` would list no new file, and no directory outside `gone` was removed.
 
-        `before` is the state in which `find` began. Removed files are allowed.
+        `before` is the state in which `find` began. Other files may have been removed.
         """
         for name in search.files(listed[0]):
             entry = before.entry(name)

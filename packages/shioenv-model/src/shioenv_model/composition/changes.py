@@ -21,7 +21,7 @@ _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
 class _File:
     entry: Mapping[str, Any]
     origin: str | None
-    """The file's name in the first document; None for a new file."""
+    """The file's name before the patches; None for a new file."""
     in_tree: bool = False
     """Whether the file was moved with its directory, or is itself a moved directory."""
 
@@ -115,7 +115,7 @@ class Changes:
         for name, target in moves.items():
             file = self.file(target)
             if file is None or not file.in_tree or file.entry.get("perms", "")[:1] != "d":
-                continue  # only directories count as new: files inside remain moved
+                continue  # files count as moved even if their directory does not
             top = self._gone_above(name)
             if top not in whole:
                 whole[top] = self._is_whole(top, moves)

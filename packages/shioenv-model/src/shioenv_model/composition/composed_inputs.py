@@ -63,7 +63,7 @@ class Composition:
 
 
 def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> Answer | None:
-    """Return the answer for a text with invalid syntax: its first lines, and Bash's error.
+    """Return the answer for a text with invalid syntax: that of its first lines, and Bash's error.
 
     None if no rule applies.
     """
@@ -89,10 +89,10 @@ def uses_shell_values(text: str, state: State) -> bool:
 
 
 def uses_start_values(text: str) -> bool:
-    """Whether the text may use values set at a shell's start (D-27).
+    """Whether the text may use values set at a shell's start.
 
-    In records made before D-27 these values show a `cd`, so such records are not used for these
-    texts.
+    Records of such texts are not used: before decision D-27, a `cd` was executed before the input,
+    and these values show it.
     """
     return _OF_START.search(text) is not None
 
@@ -100,7 +100,7 @@ def uses_start_values(text: str) -> bool:
 def is_single_query(text: str) -> bool:
     """Whether the runner can be queried about the whole text, without composition.
 
-    It can if the text is a single command (`is_single`), no expression, and no `find -exec`. False
+    True for a single command (`is_single`) other than `[[ … ]]`, `(( … ))` and `find -exec`. False
     for a text that cannot be parsed.
     """
     try:

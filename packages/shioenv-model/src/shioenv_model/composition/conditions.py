@@ -60,7 +60,7 @@ def is_set(state: State, name: str) -> bool:
     document, scope = state.before.document, Variables(state)
     target = resolved(document, name)
     if target.endswith("]") and not name.endswith("]"):
-        return False  # Bash looks for a variable whose name has brackets
+        return False  # Bash looks for a variable named like the element, with brackets
     name, key = item_of(target)
     if key is not None and re.search(r"[$`'\"\\]", key):
         key = Expander(scope).text(key)
@@ -191,7 +191,7 @@ def _is_unary(word: str) -> bool:
 
 @dataclass(slots=True)
 class Test:
-    """The arguments of `test`, parsed as in `test.c` of Bash 5.2: their number decides first."""
+    """The arguments of `test`, parsed by their number first, as in `test.c` of Bash 5.2."""
 
     state: State
     arguments: Sequence[str]

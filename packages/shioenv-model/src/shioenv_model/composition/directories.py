@@ -94,7 +94,7 @@ def _popd(here: Environment, whole: list[str], word: str) -> None:
 
 
 def _keep(here: Environment, below: list[str]) -> None:
-    """Store the directory stack below the current directory, and print it; status 0."""
+    """Store `below` as the stack below the current directory; print the stack, with status 0."""
     here.carry(directories=tuple(below))
     document = here.state.before.document
     _print(here, [document["env"].get("PWD", document["cwd"]), *below], whole_names=False)

@@ -68,7 +68,7 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """Attributes of a file that may change while the file is being written."""
 
 STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
-"""A `cd` to one directory, possibly the current one. `OLDPWD` becomes the current directory."""
+"""A `cd` to one directory. It sets `OLDPWD` even if that is the current directory."""
 
 _BLOCK = 4096
 """Minimum bytes that a reading program requests at once."""
@@ -306,7 +306,7 @@ class Environment(ShellVariables):
                 self._append(sink, data)
 
     def _check_printed(self, data: bytes) -> None:
-        """Abstain if a job prints at an unknown moment, or if its process is named."""
+        """Abstain if a job prints at an unknown moment, or if `data` has a job's process ID."""
         if self.racing:
             raise Abstained("a background job prints at an unknown moment")
         if any(child.encode() in data for child in self.children):
@@ -487,7 +487,7 @@ def _read_files(program: Program) -> Program:
 
 
 def _made_again(patch: ContextPatch) -> str | None:
-    """Return commands that recreate the files of `mktemp`, which would choose new names.
+    """Return commands that recreate the files that `mktemp` made: run again, it chooses new names.
 
     None if `mktemp` created nothing, or had other effects.
     """

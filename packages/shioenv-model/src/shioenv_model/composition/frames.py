@@ -83,7 +83,7 @@ class Own:
     command: str | None = None
     """`$BASH_COMMAND`; None if it is unknown."""
     inherited: dict[str, str] = field(default_factory=dict)
-    """In a subshell, the traps of the outer shell, which are only shown by `trap -p`."""
+    """In a subshell, the traps of the outer shell: `trap -p` shows them, but they never run."""
     cluster: int = 0
     """The offset at which `getopts` continues in the word at `OPTIND`; 0: at the word's beginning.
     Negative if unknown."""

@@ -125,11 +125,11 @@ class Asker:
             behavior = replace(behavior, stdout=b"", stderr=b"")
         self.volatile |= behavior.volatile
         self.shell_state_known &= behavior.shell_state_known
-        # the messages of a child shell have its own line numbers
+        # a child shell's messages have that shell's line numbers
         return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
 
     def refuse_tracing(self) -> None:
-        """Abstain if options make the shell trace, or reject more than usual."""
+        """Abstain if options make the shell print its input or commands, or execute nothing."""
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
             raise Abstained("set -v or -n is on")
@@ -251,7 +251,7 @@ class Asker:
         input.
         """
         if how.beside:
-            # the command's output goes past the other stages, which wait for the command
+            # the other stages run, but do not get the command's output
             others = f"{' | '.join(map(' '.join, how.beside))} >/dev/null 2>&1"
             text = f"{{ {text} 4>&1 >&3 | {others}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
         elif how.piped and not state.stdin:
@@ -311,7 +311,7 @@ def _among(
 
 
 def _set_before(state: State) -> set[str]:
-    """Return the variables whose values differ from the pristine machine."""
+    """Return the variables whose values differ from those on the pristine machine."""
     if state.context is None or state.pristine is None:
         return set()
     now, first = state.before.document, state.pristine.context(state.cwd).document

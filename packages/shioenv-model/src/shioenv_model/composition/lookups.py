@@ -70,7 +70,7 @@ def _described(name: str, kind: str, shown: str) -> str:
 
 
 def _answer(parts: list[tuple[bool, str]], status: int) -> Behavior:
-    """Return the behavior that prints lines in order; a flag marks those on standard error."""
+    """Return the behavior that prints lines in order. The flag of a line means standard error."""
     texts = ["".join(text for error, text in parts if error == kind) for kind in (False, True)]
     stdout, stderr = (os.fsencode(text) for text in texts)
     return Behavior(
@@ -124,7 +124,7 @@ def type_(words: list[str], state: State) -> Behavior:
 
 
 def command(words: list[str], state: State) -> Behavior:
-    """Run `command -v` or `command -V`. Errors: Abstained for commands to run."""
+    """Run `command -v` or `command -V`. Errors: Abstained if `command` is to run a command."""
     parsed = _letters(words, "pVv", _COMMAND_USAGE)
     if isinstance(parsed, Behavior):
         return parsed
@@ -173,7 +173,7 @@ _SHORT = {"a": "alias", "b": "builtin", "e": "export", "k": "keyword", "v": "var
 
 
 def compgen(words: list[str], state: State) -> Behavior:
-    """Run `compgen` for lists of names and words, with a prefix. Errors: Abstained otherwise."""
+    """Run `compgen` if it lists names or words. Errors: Abstained for all other uses."""
     rest, found = words[1:], list[str]()
     before = after = ""
     chosen = False

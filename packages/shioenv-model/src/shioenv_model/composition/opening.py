@@ -94,7 +94,7 @@ def _why_not(path: str, state: State, *, reads: bool) -> str:
 
 
 def umask_of(state: State) -> int:
-    """Return the state's umask; 0o022 if the state, which may come from elsewhere, has none."""
+    """Return the state's umask; 0o022 if the state has no valid one."""
     said = str(state.before.document.get("umask"))
     return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
 

@@ -197,7 +197,7 @@ def quoted_backslashes(text: str) -> str:
 
 
 def _timed(shape: str, value: str | None, printing: Printing) -> bytes:
-    """Return the output of `%(…)T` for a fixed second."""
+    """Return the output of `%(…)T` for a given time. Errors: Abstained for other times."""
     if value in (None, "-1", "-2", ""):
         raise Abstained("printf of the current time")
     seconds = _whole(value, printing)

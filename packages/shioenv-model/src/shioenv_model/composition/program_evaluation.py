@@ -135,7 +135,7 @@ class Walk(SimpleCommands):
                 self._job(job)
 
     def _lines(self, program: Program) -> None:
-        """Run a program that Bash parses in parts. A `Discard` skips the rest of its part."""
+        """See `ScriptCommands._lines`."""
         left_out = last = 0
         for job in program:
             if job.end and job.end == left_out:

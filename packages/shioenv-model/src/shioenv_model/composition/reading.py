@@ -63,7 +63,7 @@ def _source(text: str, *, extended: bool = False) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A text with invalid syntax: Bash runs its first lines."""
+    """A text with invalid syntax. Bash runs the lines before the error."""
 
     program: Program
     """The lines before the command with the error."""
@@ -175,8 +175,8 @@ _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|n
 def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     """Return Bash's message, without its prefix, and the line number; None if unknown.
 
-    The text must begin with the command that cannot be parsed, without the lines that Bash runs
-    before.
+    The text must begin with the command that cannot be parsed: the lines before that command are
+    left out.
     """
     line = text.rstrip(" \t\n")
     if not line or refused.text != text:

@@ -287,7 +287,7 @@ def echoed(text: str, newline: str) -> bytes:
 
 
 def refuse_zone(state: State, shape: str) -> None:
-    """Abstain for a time in a format of `printf` if a time zone is set."""
+    """Abstain if a `printf` format has a time, and a time zone is set."""
     document = state.before.document
     if ")T" in shape and "TZ" in document["env"].keys() | document["settings"].keys():
         raise Abstained("the time in a time zone")

@@ -108,7 +108,7 @@ class ShellVariables(ABC):
         return bool(self.state.before.document["settings"].get(f"-o {option}"))
 
     def value_of(self, name: str) -> Value | None:
-        """Return the variable of this name itself; None if there is none."""
+        """Return the variable of this name, without following a reference; None if missing."""
         is_text = name in self.asking.set_here
         return Value.of(self.state.before.document, name, is_text=is_text)
 
@@ -177,7 +177,7 @@ class ShellVariables(ABC):
         return resolved(self.state.before.document, name)
 
     def target(self, name: str) -> str:
-        """Expand the subscript in the name of an element, given by a word or a reference."""
+        """Return the name of a variable or element, with its subscript expanded."""
         base, key = item_of(name)
         if key is None or key in ("@", "*") or not re.search(r"[$`'\"\\]", key):
             return name
@@ -257,7 +257,7 @@ class ShellVariables(ABC):
         self.store(name, replace(old, text=target))
 
     def _set_special(self, name: str, text: str) -> None:
-        """Set a variable whose value after that only the runner can determine."""
+        """Run the assignment `text` if only the runner can determine the variable's new value."""
         behavior = self.ask(Call(text))
         self.advance(text, behavior)
         self.report(behavior.output)

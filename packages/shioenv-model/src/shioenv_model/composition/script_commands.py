@@ -141,7 +141,7 @@ class ScriptCommands(ABC):
             return found.program, found.message(place, above)
 
     def _end_of(self, wrong: bytes) -> None:
-        """Report a syntax error, if there is one, after the lines before it."""
+        """Report the syntax error `wrong`, if there is one, once the lines before it have run."""
         if wrong:
             self._here.report(wrong)
             self._here.status = 2

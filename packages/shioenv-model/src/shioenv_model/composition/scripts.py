@@ -65,7 +65,7 @@ class NotRun:
 
 
 def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
-    """Parse a command that runs a script in a child shell; None if it does not or may not.
+    """Parse a command that runs a script in a child shell; None for any other command.
 
     Errors: Abstained for unsupported options.
     """

@@ -117,12 +117,12 @@ def set_options(here: Environment, values: list[str]) -> None:
             _set_option(here, name, on, True)
         elif here.is_on(name) != on:
             patch = ContextPatch((("=", pointer("settings", f"-o {name}"), on),))
-            # not `set`, which may change the positional parameters
+            # `shopt -o` is used because `set` may change the positional parameters
             here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
 
 
 def check(here: Environment, values: list[str]) -> None:
-    """Run `test` or `[` with `-v`: more variables are known here than in a context."""
+    """Run `test` or `[` with `-v`, because a context has fewer variables than are known here."""
     name, *words = values
     if name == "[" and words[-1:] != ["]"]:
         raise Abstained("[ without ]")
@@ -445,4 +445,4 @@ RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType
         "shift": shift, "shopt": shopt, "test": check, "trap": trap, "unset": unset,
     }
 )  # fmt: skip
-"""The builtins that the walk evaluates itself, by name."""
+"""Functions that evaluate these builtins, by the builtin's name."""

@@ -315,7 +315,7 @@ class SimpleCommands(ScriptCommands):
         here.asking.refuse_tracing()
         mark = here.asking.mark()
         try:
-            for assignment in command.assignments:  # these variables end with the builtin
+            for assignment in command.assignments:  # only expanded: they end with the builtin
                 here.expander.text(assignment.partition("=")[2], assigned=True)
             opened = self._redirections.open_all(command.redirects)
             if isinstance(opened, int):
@@ -475,7 +475,7 @@ _SHOWN_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*(?:\[[^]]*\])?\+?=)(.*)", re.ASCII
 
 
 def trace(here: Environment, line: str) -> None:
-    """Print a line after `PS4`; its first character is repeated for the depth of substitutions."""
+    """Print a line of `set -x` after `PS4`, whose first character is repeated for each level."""
     prompt = here.variable("PS4")
     if prompt is None:
         prompt = "+ "

@@ -118,7 +118,7 @@ class Tables:
             width = column.tight
             if not column.right:
                 seen = self._width(utility, option, name, others, without)
-                if seen is None and others[0]:  # other rows, but a column of the same width
+                if seen is None and others[0]:  # else as in records of other rows
                     seen = self._width(utility, option, name, ((), ()), without)
                     seen = None if seen is None else max(seen, width)
                 width = width if seen is None else seen
@@ -154,8 +154,8 @@ class Tables:
     ) -> Column | None:
         """Return a column from a record with only that column, or from a record with two.
 
-        In a record with two columns, the other one must be known from a record with only that
-        column. Or it follows from a record with two, in at most `_DEEPEST` steps.
+        In a record with two columns, the other column must be known. It is found in the same way,
+        in at most `_DEEPEST` steps.
         """
         alone = rf"(?<![\w,%]){re.escape(name)}(?![\w,=])"
         for number, theirs, kept in self._matching(utility, option, others, name, alone):
@@ -270,7 +270,7 @@ def _split(lines: Sequence[str], names: Sequence[str], name: str, number: int) -
 
 
 _DEEPEST = 2
-"""Maximum number of steps from a column known by itself."""
+"""Maximum number of steps from a column that a record shows alone, or beside known columns."""
 
 _OWN = "\ue000"
 """A private-use character as a placeholder for the command's own text in a cell."""

@@ -46,7 +46,7 @@ class Explained:
     exit_code: int
     function: TextFunction
     agreed: int
-    """Number of examples that the function explains; 0 if other functions explain them too."""
+    """Number of examples that the function explains; 0 if equally good functions disagree."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def known_inputs(taken: Taken) -> Given | None:
     read: list[Operand] = []
     others: list[Operand] = []
     for each, role in zip_longest(taken.operands, form.roles):
-        if each is not None:  # a pattern may have the name of a file
+        if each is not None:  # a word that is a pattern or a script may also name a file
             is_word = each.kind != "x" and role is not None and role not in PATHS
             (others if is_word or each.kind not in _TEXTS else read).append(each)
     if any(each.content is None for each in read):
@@ -267,7 +267,7 @@ def _alike(mine: Given, theirs: Given) -> bool:
 
 
 def _found(examples: _Examples, options: int) -> tuple[list[TextFunction], int] | None:
-    """Return the functions of one family that explain most examples, and how many.
+    """Return the functions of one family that explain most examples, and how many they explain.
 
     The first has the fewest settings. Each other function differs from it in at most `options`
     settings.
@@ -322,7 +322,7 @@ records, and their commands with behaviors.
 
 
 class Inducer:
-    """Induces a function of files, of tables, of texts, or of texts for each option alone."""
+    """Induces a function of files, else of tables, else of texts."""
 
     def __init__(self, examples: Examples, with_option: WithOption, matching: Matching) -> None:
         self._examples = examples

@@ -48,7 +48,7 @@ class Form:
     command: str
     """The program or builtin as written."""
     options: tuple[tuple[str, str | None], ...]
-    """Names and values in the order written. Of several names, the first in the grammar is used."""
+    """Names and values in the order written. Each option has its first name in the grammar."""
     operands: tuple[str, ...]
     """The other words, expanded and without quotes."""
     filters: bool

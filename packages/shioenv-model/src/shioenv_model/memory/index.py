@@ -148,10 +148,10 @@ COLUMNS = "columns.npz"
 """The file that replaces `ROWS` in a packed model."""
 
 FRAMES, FRAME_ENDS, DICTIONARY = "behaviors.zst", "frames.npy", "dictionary.bin"
-"""The files with the compressed behaviors, with the offsets of these, and with their dictionary."""
+"""The files of the compressed behaviors, of their offsets, and of their dictionary."""
 
 BEHAVIORS, BEHAVIOR_ENDS = "behaviors.bin", "behaviors.npy"
-"""The files that replace those of the compressed behaviors in a packed model."""
+"""The files of the behaviors and their ends, not compressed, in a packed model."""
 
 PACKED = frozenset({BEHAVIORS, BEHAVIOR_ENDS, COLUMNS})
 """The files of an index that only a packed model has."""
@@ -160,7 +160,7 @@ LAYOUT = 2
 """The version of an index's files. Increment it when they change, since caches contain them."""
 
 _COMPRESSED = zstandard.FRAME_HEADER
-"""The first bytes of a compressed behavior; others begin as an array of MessagePack."""
+"""The first bytes of a compressed behavior. Other behaviors begin as a MessagePack array."""
 
 _READ = 6
 """Number of utilities whose rows are kept in memory (our choice)."""
@@ -442,7 +442,7 @@ def text_bytes(text: str) -> bytes:
 
 
 def _area(begins: Rows, lengths: Rows) -> tuple[int, int]:
-    """Return the part of the texts that holds those of consecutive rows."""
+    """Return the start and the end of the texts of consecutive rows."""
     return (int(begins[0]), int(begins[-1]) + int(lengths[-1])) if len(begins) else (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Writing of an index: from records, from another index, and from and for a packed model."""
+"""Writing of an index from records or a packed model, and packing of an index for a model."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def write_index(
 
 
 def _write_frames(directory: Path, behaviors: bytes, ends: Rows, base: Index | None = None) -> None:
-    """Write behaviors, which a packed model stores in this form. Large ones are compressed.
+    """Write behaviors that are given as a packed model stores them. Large ones are compressed.
 
     They come after those of the index `base`, and are compressed with its dictionary.
     """
@@ -152,7 +152,7 @@ def packed_members(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def unpack_index(directory: Path, behaviors: bytes) -> None:
-    """Write an index's files from those of a packed model, of which `behaviors` is `BEHAVIORS`.
+    """Write an index's files from those of a packed model; `behaviors` is its file `BEHAVIORS`.
 
     Errors: ModelError if the files are inconsistent.
     """
@@ -194,7 +194,7 @@ def _unpack_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # not in the block: a full disk is no damage
+    np.save(directory / ROWS, rows)  # outside the block: a full disk is not a damaged file
     file.unlink()
 
 

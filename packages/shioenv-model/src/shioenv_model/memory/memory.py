@@ -77,8 +77,8 @@ ASKED = 25
 """Maximum number of records rewritten for one answer."""
 
 EXACT, VOLATILE = 0.99, 0.7
-"""Probability that an executed input behaves the same again: any input, a volatile input. Our
-choice, measured on typed inputs: an answer counts as correct if it equals one of five runs."""
+"""Probability that an input behaves as in its record: any input, a volatile input. Our choice from
+measurements on typed inputs: an answer counts as correct if it equals one of five runs."""
 
 STAGE = 0.3
 """The factor applied to a confidence (our choice) for each of three conditions.
@@ -350,8 +350,7 @@ class Memory:
         """Return at most `count` records that fit; those without output come last.
 
         The index may also return records that do not fit, since it cannot distinguish all options.
-        More are read if too few fit, or if some do not fit and too few of the fitting ones have
-        output.
+        More are read if too few fit or, unless all fit, if too few have output.
         """
         found: list[Record] = []
         for asked in (count, 4 * count, 16 * count):

@@ -38,7 +38,7 @@ PAIR = (
     "another kind of file name", "spelt otherwise", "pattern or variable on one side",
     "a mistaken option on one side",
 )  # fmt: skip
-"""The differences between two commands that the distance weighs."""
+"""The differences between two commands, which the distance weighs."""
 
 FEATURES = (
     *PAIR,
@@ -142,8 +142,8 @@ class Candidate:
     """A rewritten answer with its evidence.
 
     `how` is the method of rewriting (`shioenv_model.memory.rewrite`). `votes` is the number of
-    records that give the answer. `near` and `all` are sums of these votes that are weighted by
-    distance, with two length scales.
+    records that give the answer. `near` and `all` are sums of the votes, weighted by distance with
+    two length scales.
     """
 
     kept: Kept

@@ -127,8 +127,8 @@ class _Pairs:
         self.names: dict[str, str] = {}
         """Base names of paths."""
         self.made: set[str] = set()
-        """Paths of their command that did not exist. `split`, for example, creates files with such
-        prefixes."""
+        """Paths of their command that did not exist. They may be prefixes of files that the command
+        creates, as with `split`."""
         self.files: list[tuple[Operand, Operand]] = []
         """Existing files: theirs and ours."""
         self.changed = False

@@ -202,7 +202,7 @@ class Translation:
             token, blanks = match.groups()
             said = self.named(token)
             if said != token:
-                width = len(token) + len(blanks) - 1  # of a column, including one trailing blank
+                width = len(token) + len(blanks) - 1  # of the column, without the last blank
                 found.setdefault(match[0], f"{said:{width}} " if blanks else said)
         return found
 

@@ -61,8 +61,8 @@ _VALUES: Mapping[str, tuple[int, Any]] = {
     "shell_options": (1, bool),
     "functions": (1, str),
 }
-"""Areas of a context other than files whose values are checked. Each has the number of keys that
-lead to a value, and the type of the value."""
+"""The areas of a context that are checked, except `fs`: the number of keys that lead to a value,
+and the value's type."""
 
 
 class _Document(TypedDict, total=False):
@@ -93,7 +93,7 @@ _TEXTS = ("perms", "owner", "group", "month", "time")
 def _parse_files(source: msgspec.Raw) -> dict[str, Any]:
     """Parse the entries of a machine's files. Equal entries, and equal texts in them, are shared.
 
-    Most of a model's memory would be copies of them otherwise. Errors: ValueError.
+    Otherwise copies of them would fill most of a model's memory. Errors: ValueError.
     """
     known: dict[bytes, dict[str, Any]] = {}
     files: dict[str, Any] = _FILES.decode(source)
@@ -174,7 +174,7 @@ class World:
         return _Untouched(cwd=cwd or self.start, pristine=self)
 
     def placed(self, state: State | None) -> State:
-        """Return the state, in this world if it has no machine; for None the pristine state."""
+        """Return the state, placed in this world if it has no machine; None: the pristine state."""
         if state is None:
             return self.state()
         if state.pristine is not None:
@@ -305,7 +305,7 @@ def _text(key: str) -> str:
 
 
 def world_called(name: str, start: str | None = None) -> World:
-    """Build the world of a built system, described from a start directory.
+    """Build the world of a built system, with file names relative to a start directory.
 
     A sandbox of the system is opened for that. Errors: those of `open_sandbox`.
     """

@@ -33,7 +33,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Users:
-    """The machine's users and groups, as parsed lines by name."""
+    """The machine's users and groups: by name, the fields of their lines."""
 
     users: Mapping[str, list[str]]
     groups: Mapping[str, list[str]]

@@ -86,7 +86,7 @@ def _listed_files(form: Form, state: State, start: State, shown: Shown) -> Behav
 
 
 def _escaped(path: str, listed: str) -> str:
-    """Escape a path as `-ls` does, given another path of the same file as listed."""
+    """Escape a path as `-ls` does, given another path of the file as `-ls` listed it."""
     shown, arrow, target = listed.partition(" -> ")
     names = path.split("/")
     for number, name in enumerate(reversed(shown.split("/")), 1):

@@ -22,9 +22,9 @@ _MANY = 5
 """`diff` may ignore a line in the search if it occurs this often in the other file
 (`analyze.c`)."""
 _ALIKE, _TRIED = 200, 20_000
-"""Limits of the comparison: the longest common subsequences, and the pairs of lines."""
+"""Maximum numbers of unfinished common subsequences, and of compared pairs of lines."""
 _LOOKED_AT = 32_000
-"""Number of leading bytes that `diff` surely checks: if none of them is NUL, the file is text."""
+"""Number of leading bytes that `diff` checks at least: if none is NUL, the file is text."""
 
 _LONG = {"--brief": "-q", "--recursive": "-r", "--report-identical-files": "-s"}
 

@@ -43,7 +43,7 @@ _MOST_NUMBERS = 20_000
 """Maximum number of numbers printed by `seq` (our choice)."""
 _OF_SEQ = {"equal-width": "w", "separator": "s"}
 _SHORT = re.compile(r"-?(?:0|[1-9]\d{0,8})", re.ASCII)
-"""Numbers whose product fits 64 bits."""
+"""Numbers so short that the product of two fits 64 bits."""
 _SIGNS = frozenset({"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!="})
 _PLAIN = re.compile(r"(?!length|index|match|substr)[a-zA-Z]\w*|\d+\.\d+", re.ASCII)
 """Words that are neither integers nor functions or operators of `expr`."""
@@ -309,7 +309,7 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
 
 
 def _wc(words: Sequence[str], state: State) -> Behavior:
-    """Count in several files if some cannot be read (wc(1)); for other uses there are records."""
+    """Count in several files if some cannot be read (wc(1)); records answer other uses."""
     options, names = options_of(words, "clmwL")
     entries = [state.entry(state.resolve(name)) for name in names]
     wrong = {

@@ -1,7 +1,6 @@
-"""Option values that programs reject: functions that return the error messages.
+"""Functions that return programs' error messages about option values.
 
-`rules.refusals` maps programs to these functions. A value counts as rejected only if it is plain
-text.
+`rules.usage_errors` maps programs to these functions. Only values of plain text are rejected.
 """
 
 # ruff: noqa: RUF001  # the quotes are those of the messages

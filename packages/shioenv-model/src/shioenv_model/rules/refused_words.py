@@ -1,7 +1,7 @@
 """Arguments rejected as a whole: scripts, expressions, modes, missing users and files.
 
 Each function returns the program's message. It returns None if the program accepts the words, or if
-no rule applies. `rules.refusals` lists the functions.
+no rule applies. `rules.usage_errors` lists the functions.
 """
 
 # ruff: noqa: RUF001, SIM905  # the quotes are those of the messages

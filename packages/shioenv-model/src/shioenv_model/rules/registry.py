@@ -98,7 +98,7 @@ def _program(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The answer to `tar xf` and `egrep`, which is that to `tar -xf` and `grep -E`."""
+    """The answer to another spelling: `tar -xf` for `tar xf`, `grep -E` for `egrep`."""
     written = respelled(call)
     if written is None:
         return None
@@ -249,7 +249,7 @@ def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step
     """The answer for a command that works on its working directory without naming it.
 
     The answer to the same command with the directory's name is used. If no file has changed yet,
-    the command is answered in the machine's first start directory.
+    that command is asked in the machine's start directory.
     """
     if not unnamed(call.text, state, respondent.world.start):
         return None

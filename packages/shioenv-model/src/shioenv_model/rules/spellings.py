@@ -20,7 +20,7 @@ EQUIVALENT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep"
 """Programs that are equivalent to another one with an option (grep(1))."""
 
 _BSD = re.compile(r"-[aefhjlmrsvwx]*u[aefhjlmrsvwx]+")
-"""Options of `ps` that select a user `x`. If there is none, `ps` reads them without the dash
+"""Options of `ps` that select a user such as `x`. Without such a user, `ps` ignores the dash
 (ps(1))."""
 
 _SHOWN_AT_ONCE = ("--help", "--version")
@@ -37,8 +37,7 @@ after the options, or before options whose order matters (`_FIRST`)."""
 def unnamed(text: str, state: State, start: str) -> bool:
     """Whether the command does not name the directory that it works on.
 
-    False if that directory is `start` or `/`: for `start` there are enough records of such
-    commands.
+    False for the directories `start`, where there are enough records of such commands, and `/`.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None

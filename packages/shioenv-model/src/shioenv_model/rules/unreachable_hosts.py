@@ -55,7 +55,7 @@ class _Failure:
     error: str = ""
     """Standard error."""
     opened: str = ""
-    """The file that the program opened before; it remains empty."""
+    """The file that the program created before it failed; it remains empty."""
     output: str = ""
     """Standard output. Either this or standard error is empty."""
     sure: bool = True
@@ -223,7 +223,7 @@ def _refused(
 ) -> str:
     """Return the error of `wget` for a host whose addresses refuse connections.
 
-    `resolved` are hosts that it resolved before.
+    `resolved` are the hosts that `wget` has resolved before.
     """
     by_name = host not in addresses
     said = ""

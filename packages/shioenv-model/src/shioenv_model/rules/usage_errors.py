@@ -131,8 +131,7 @@ REFUSALS = (
     RefusalRow("tar", "", TAR, words=words.absent_archive, status=2),
     RefusalRow("unzip", "", UNZIP, words=words.absent_zip, status=9),
 )  # fmt: skip
-"""All rows. Option values are checked before words. Of the rows for words, the first that matches
-is used."""
+"""All rows. Option values are checked before words. The first matching row for words is used."""
 
 _OF_VALUES = {
     (command, option): row

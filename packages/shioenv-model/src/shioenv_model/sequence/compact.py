@@ -3,7 +3,7 @@
 A target is the text that the model generates. It has the exit code, the pieces of output in order,
 and the patch: a line for each file or value. It omits values that can be derived from the state and
 the clock. By default, a new file belongs to the session's user and has the current time. An
-`Acceptor` admits only beginnings of lines that can be completed to fit the state. So every finished
+`Acceptor` admits only text that can be completed to lines that fit the state. So every finished
 text is a valid patch.
 """
 
@@ -96,7 +96,7 @@ class Target:
     """The lines of the patch, each with its newline."""
 
     def behavior(self, patch: ContextPatch) -> Behavior:
-        """Return the behavior, with this patch made by `operations_of` from the lines."""
+        """Return the behavior with this patch, the result of `operations_of` for the lines."""
         return Behavior(
             self.exit_code,
             b"".join(text for _, text in self.printed),
@@ -215,7 +215,7 @@ def _change(name: str, values: Mapping[str, Any], before: Mapping[str, Any], now
 
 
 def _to_now(old: Mapping[str, Any], now: Now) -> dict[str, Any]:
-    """Return the attributes that change if an entry's date becomes now."""
+    """Return the attributes that change if an entry's date is set to `now`."""
     return {each: getattr(now, each) for each in OF_DATE if old.get(each) != getattr(now, each)}
 
 

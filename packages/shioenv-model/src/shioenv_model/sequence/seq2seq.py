@@ -50,7 +50,7 @@ class Seq2seq:
     ) -> None:
         """Open a directory that `shioenv_model.training.sequence.train` wrote.
 
-        `memory` provides neighbours for a model that was trained with neighbours. `world` and `now`
+        `memory` provides neighbours if the model was trained with neighbours. `world` and `now`
         describe another machine than the first one of the training data. By default, the
         time between the start of the machine and `now` is the same as on that first machine.
         Errors: ModelError, MissingExtraError.

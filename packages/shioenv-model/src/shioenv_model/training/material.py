@@ -301,9 +301,9 @@ def _select(
 def probe_inputs(system: System, count: int, seed: int) -> list[str]:
     """Return inputs that run each command alone, with `--help`, and with options.
 
-    Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
-    digit is used without an operand, and with a file of the home tree. Files and order are drawn by
-    the seed. The result has at most `count` lines of a command list.
+    Each letter and digit is tried as an option, without an operand and with a file of the home
+    tree. `nosuch` is tried as a long option. Files and order are drawn by the seed. The result has
+    at most `count` lines of a command list.
     """
     files = _files(system)
     rng = random.Random(seed)

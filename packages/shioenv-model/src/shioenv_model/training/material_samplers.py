@@ -44,9 +44,9 @@ less)."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6
-"""Maximum number of composed inputs drawn for each requested stage, in addition to `_EACH`."""
+"""Maximum number of composed inputs drawn for each requested stage, after the first `_EACH`."""
 _EACH = 200
-"""Number of composed inputs that are drawn independently of the number of requested stages."""
+"""Number of composed inputs that may be drawn for any number of requested stages."""
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def stage_inputs(
 
 
 def _sources(datasets: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield start directories and texts of inputs: the first of all inputs with one output."""
+    """Yield the first input for each distinct output: its start directory and its text."""
     seen: set[bytes] = set()
     for each in datasets:
         for record in read_records(each):

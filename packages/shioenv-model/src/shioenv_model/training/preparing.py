@@ -40,16 +40,13 @@ The input's normal form determines whether it does.
 """
 
 _STATES = 256
-"""Maximum number of stored states after inputs; the inputs of a session are adjacent."""
+"""Maximum number of stored states after inputs. Few suffice: a session's inputs are adjacent."""
 
 _DIRECTORIES = 64
 """Maximum number of start directories with cached sorted names, about 10,000 names each."""
 
 _LEARNED_FROM = 20_000
-"""Minimum number of examples from which a vocabulary is learned, if there are so many.
-
-Fewer than twice this number are used.
-"""
+"""Number of examples from which a vocabulary is learned; up to twice as many are used."""
 
 _LONGER = "longer than a target"
 
@@ -114,7 +111,7 @@ def prepare(
         if checkpoint:
             codec = Codec.read(checkpoint)
         else:
-            # texts are grouped by dataset: every step-th text covers all datasets
+            # texts are grouped by dataset, so every step-th text covers all datasets
             step = max(1, counts.kept // _LEARNED_FROM)
             texts = (
                 text
@@ -183,7 +180,7 @@ def _write_texts(
     # stages last, because their standard input is recorded in the other datasets
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
-        system_of(each)  # another build is refused
+        system_of(each)  # raises an error if the dataset is of another build
         if plan.system not in worlds:
             worlds[plan.system] = _known(each)
         world, _, now = worlds[plan.system]

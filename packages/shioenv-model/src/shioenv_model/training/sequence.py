@@ -84,7 +84,7 @@ _SPENT = "seconds"
 _WARM_UP = 0.05
 _SOURCES = np.array(sorted(base << power for base in (48, 64) for power in range(11)))
 _TARGETS = np.array([16 << power for power in range(13)])
-"""Padded lengths, of prompts 48, 64, 96, 128 and so on, of targets 16, 32, 64 and so on.
+"""Padded lengths: 48, 64, 96, 128 and so on for prompts; 16, 32, 64 and so on for targets.
 
 With few lengths there are few shapes of batches. GPUs multiply matrices fast if the sides are
 multiples of 8.
@@ -150,8 +150,8 @@ class TrainedPiece:
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
     """Batches of examples of similar length, made once. The trainer draws their order.
 
-    Nearly all batches have one of few shapes, so that their passes can be recorded. Examples of a
-    shape that fill no batch are padded to the next longer target. Those left at the end make a
+    Nearly all batches have one of few shapes, so that their passes can be recorded. If examples of
+    a shape do not fill a batch, they are padded to the next longer target. The last ones make a
     smaller batch.
     """
 
@@ -491,7 +491,7 @@ def _is_over(state: Any, plan: TrainingPlan, clock: Clock) -> bool:
 
 
 def curve_of(log: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return the rows of the curve: a step with its measurements each.
+    """Return the rows of the curve, each with the measurements of one step.
 
     `loss` is that of the training examples, `dev_loss` that of the dev examples. `rate` is the
     learning rate.

@@ -108,7 +108,7 @@ class TrainingExample:
     source: list[int]
     target: list[int]
     dev: bool
-    """Whether the example is in the dev set, which is used for evaluation and not for training."""
+    """Whether the example is for evaluation, not for training."""
     text: str
     """The input from which the example was made."""
     form: str | None

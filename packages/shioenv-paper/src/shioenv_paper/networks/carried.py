@@ -27,7 +27,7 @@ RUNS, OUT = "runs", "results.json"
 """The subdirectory that the other machine writes, and the file of results."""
 
 MIXTURE = "mixture"
-"""The regime of the start: the examples of all regimes."""
+"""The regime on which the start is trained: the examples of all regimes."""
 
 ROW = np.dtype(
     [("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", "u1"), ("regimes", "u1")]

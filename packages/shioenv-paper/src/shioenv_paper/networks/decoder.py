@@ -149,7 +149,7 @@ class PackedLoss:
 
 @dataclass
 class PackedTraining:
-    """One training: steps until its share of time is used up."""
+    """The training of one network, which ends when its time is used up."""
 
     loss: PackedLoss
     model: Decoder
@@ -163,8 +163,8 @@ class PackedTraining:
     def run(self, done: Callable[[], float]) -> Iterator[float]:
         """Train until `done`, the share of the time that has passed, is 1; yield each loss.
 
-        The learning rate rises in the first twentieth, and falls to zero at the end. At least one
-        step is made. Errors: FloatingPointError if the loss is not finite.
+        The learning rate rises in the first twentieth of the time, and falls to zero at its end. At
+        least one step is made. Errors: FloatingPointError if the loss is not finite.
         """
         self.model.train()
         groups: list[dict[str, Any]] = [
@@ -207,9 +207,9 @@ _WARM_UP, _LEAST = 0.05, 1e-3
 def decode(
     model: Decoder, prompts: Sequence[Any], *, pad: int, end: int, longest: int, device: str
 ) -> list[tuple[list[int], float]]:
-    """Continue all prompts in one batch by the likeliest tokens.
+    """Continue all prompts in one batch, each by the likeliest tokens, at most `longest`.
 
-    Return the tokens of each, at most `longest`, with their log-probability.
+    Return each prompt's new tokens with their log-probability.
     """
     model.eval()
     width = max(map(len, prompts)) + 1

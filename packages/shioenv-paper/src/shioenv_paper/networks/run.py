@@ -1,7 +1,7 @@
 """Training and decoding of the networks of a carried directory, within a time limit.
 
-One start is trained on the mixture of all regimes. Each run continues it on the examples of one
-regime. After each, all questions are decoded in one batch, and the results are written.
+One network (the start) is trained on the examples of all regimes. Each run continues its training
+on one regime. After each run, all questions are decoded in one batch, and the results are written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _DEV_ROWS = 32
 """Maximum number of packed rows on which the loss of held-out examples is measured."""
 _SPARE = 0.02
-"""Share of the time in which nothing is begun any more."""
+"""Share of the time, at its end, in which nothing is begun."""
 
 
 class StoppedError(BaseException):
@@ -110,7 +110,7 @@ class Elsewhere:
         return float(self.plan[what]) * self._scale
 
     def _compile(self, model: Decoder, loss: PackedLoss) -> None:
-        """Compile the pass, by one that leaves the weights unchanged."""
+        """Compile the training pass by running one that leaves the weights unchanged."""
         batch, width = self.plan["batch"], self.plan["width"]
         rows = packed_rows(self.carried, self.carried.numbers(MIXTURE, dev=False), width, 0)
         loss(*(each.repeat(-(-batch // len(each)), 0)[:batch] for each in rows)).backward()

@@ -24,7 +24,7 @@ COLUMNS_OF_FIGURES = tuple(
         key=lambda each: "characters" in each,
     )
 )
-"""Combinations of counts in the order of `wc`; those with bytes before those with characters."""
+"""Combinations of counts in `wc`'s order. Combinations with bytes precede those with characters."""
 
 
 def figures(text: str) -> dict[str, int]:

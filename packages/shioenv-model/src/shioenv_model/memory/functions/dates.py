@@ -256,7 +256,7 @@ Told = Callable[[str, datetime, Tree], datetime]
 
 
 def _when(read: Told) -> Callable[[Plan, str], None]:
-    """Return a change of a plan that sets the instant to the option's value, parsed by `read`."""
+    """Return a change that sets a plan's instant to the option's value, parsed by `read`."""
 
     def change(plan: Plan, word: str) -> None:
         plan["when"] = lambda now, tree: read(word, now, tree)

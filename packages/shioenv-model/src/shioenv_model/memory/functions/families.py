@@ -78,7 +78,7 @@ def above(name: str) -> str:
 
 
 MOST_PLACES = 3
-"""Maximum number of words with roles: more would have thousands of assignments of roles."""
+"""Maximum number of words with roles. More words could have thousands of combinations of roles."""
 
 
 def functions(

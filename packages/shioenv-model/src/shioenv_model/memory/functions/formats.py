@@ -100,7 +100,7 @@ def _padded(value: str, flags: str) -> str | None:
 
 
 def format_instant(when: datetime, style: str) -> str:
-    """Format an instant by a format of date(1). Errors: ValueError for other directives."""
+    """Format an instant by a format of date(1). Errors: ValueError for unknown directives."""
     style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
     if re.search(r"%[^aAbBcdDeFhHIjklmMpPRSTuUVwWxXyYzZnt%]", style):
         raise ValueError(style)
@@ -202,7 +202,7 @@ files."""
 
 
 def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
-    """Return a change of a plan to format each file, with a newline or with format escapes."""
+    """Return a change that makes a plan format each file, with a newline or with escapes."""
 
     def change(plan: Plan, word: str) -> None:
         plan["format"] = f"{word}\n" if lines else unescape_format(word)

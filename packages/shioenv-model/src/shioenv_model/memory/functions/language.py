@@ -1,7 +1,7 @@
-"""Hypothesis spaces for option meanings: the candidates among which an option's is inferred.
+"""Candidate meanings of options, one of which is inferred for each option.
 
 A *language* describes one kind of command: listing files, walking trees, summing sizes. It has
-candidate meanings, each of which changes one aspect of the command. Which of them an option has is
+candidate meanings, each of which changes one aspect of the command. The meaning of an option is
 inferred from records with that option (`shioenv_model.memory.interpret`).
 """
 
@@ -73,10 +73,10 @@ class Language:
     rough: Mapping[str, Directive] = field(default_factory=dict)
     """Candidate directives whose values follow from the tree only for most files."""
     facts: Callable[[Taken, str], Iterable[tuple[str, FileEntry, str]]] | None = None
-    """Extract facts about files from the output of a command without options.
+    """Extract facts about files that the tree lacks from the output of a command without options.
 
-    The facts are not in the tree. Each has a path, an entry and the printed value. The parameters
-    are the command and its output.
+    Each fact has a path, an entry and the printed value. The parameters are the command and its
+    output.
     """
 
 
@@ -103,7 +103,7 @@ class Interpretation:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     refusal: Refusal | None = None
     facts: Mapping[tuple[str, FileEntry], str] = field(default_factory=dict)
-    """Facts about files that records show, as printed, by each file's place and entry."""
+    """Facts about files as printed in records, by each file's path and entry."""
 
     @property
     def name(self) -> str:

@@ -373,7 +373,7 @@ def _without_colour(plan: Plan, word: str) -> None:
 
 
 def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]:
-    """Return a change that sets one value of a plan to the one that `values` has for a word."""
+    """Return a change that sets a plan's value `name` to the entry of `values` for a word."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = values[word]

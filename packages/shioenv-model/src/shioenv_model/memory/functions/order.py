@@ -115,7 +115,7 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
         for line in lines:
             seen.setdefault(values[line], line)
         return as_lines(sorted(seen.values(), key=values.__getitem__, reverse=turned))
-    # lines with equal keys remain in the order of whole lines: the sort is stable, also in reverse
+    # the sort is stable, also in reverse: lines with equal keys stay sorted by the whole line
     lines = sorted(lines, reverse=backwards)
     return as_lines(sorted(lines, key=values.__getitem__, reverse=turned))
 

@@ -94,7 +94,7 @@ class Beside:
     `and`."""
 
     def flags(self, values: Iterable[str]) -> Flags | None:
-        """Return the flags with which these values are printed; None if no function prints them."""
+        """Return the flags of the function that prints these values; None if there is none."""
         shown = (self.family.variants or {})[self.flag]
         found = [each for each in shown if sorted(each.split(" and ")) == sorted(values)]
         return {self.flag: found[0]} if found else None
@@ -117,7 +117,7 @@ class TextFunction:
         return f"{self.family.name}({', '.join(said)})"
 
     def steps(self, given: Given) -> int:
-        """Return the input's cost in steps (`shioenv_model.bash.work`), without matching."""
+        """Return the input's cost in steps (`shioenv_model.bash.work`); matching is not counted."""
         return len(given.text or "") + sum(map(len, given.words.values()))
 
     def __call__(self, given: Given) -> Result | None:

@@ -23,7 +23,7 @@ class Field(str):
 
 
 Value: TypeAlias = "float | str | None"
-"""A value; None is that of an unset variable."""
+"""A value; None for an unset variable."""
 
 
 ORDER: Mapping[str, Callable[[int], bool]] = {
@@ -42,7 +42,7 @@ def is_true(value: Value) -> bool:
 
 
 def as_number(value: Value) -> float | None:
-    """Return the number that a value is; None if it is a string."""
+    """Return a value as a number; None if it is a string."""
     if value is None:
         return 0.0
     if isinstance(value, Field):

@@ -415,7 +415,7 @@ def roots(
 ) -> Iterator[tuple[Operand, FileEntry | None, Tree]]:
     """Yield the roots of a walk: each operand, its entry (None if missing), and its tree.
 
-    Without operands the root is the working directory. Errors: ValueError if that was removed.
+    Without operands the root is the working directory. Errors: ValueError if it was removed.
     """
     assert taken.tree is not None
     if not operands:
