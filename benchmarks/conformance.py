@@ -56,8 +56,8 @@ Made by `make scoreboard` from the first {cases:,} cases of
 [`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands and
 `--level files`. A case (an input) is right if its output, exit code and changed files are the
 machine's. A case is *steady* if all its runs on the machine agree; only steady cases are judged.
-All rows are compared with `debian-12` (`{digest}`), except *uutils, Debian 13*. That row is
-compared with a Debian 13 that has the same packages, and its cases were sampled on that system.
+All rows are compared with `debian-12` (`{digest}`), except *uutils, Debian 13*. Its cases
+were sampled on a Debian 13 with the packages of `debian-12`, with which that row is compared.
 
 The cases cover all options equally often, unlike the inputs that people type, on which
 [Evaluation of predictors](evaluation.md) reports. Busybox, toybox and uutils replace only the GNU

@@ -20,7 +20,7 @@ from shioenv.grammar.library import PAPER, names_of_grammars
 _HEAD = """\
 # Command line
 
-Made from the help texts by `make docs`; a test keeps it so.
+Made from the help texts by `make docs`.
 
 Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something (the message says
 what, and the fix), 130 interrupted. Almost every subcommand has the option `--json`, which prints
@@ -33,11 +33,11 @@ options, and the names of systems, commands and samplers in your shell.
 {table}
 ## JSON
 
-JSON is printed in valid UTF-8. Where a text, such as an argument or a path, has other bytes, it has
-U+FFFD for them. The member beside it, such as `input_b64` beside `input`, then has all bytes of the
-text in base64. Beside a list, such as `command`, it is a list with the bytes of each text, and null
-for what is no text. Where the name of a member has such bytes, the names of its object are written
-as those of files in context patches: `\\xHH`, and two backslashes for one.
+JSON is printed in valid UTF-8. Invalid bytes in a text, such as an argument or a path, become
+U+FFFD. Then a second member has all bytes of the text in base64: `input_b64` for `input`. For a
+list, such as `command`, the second member is a list too, with null for items that are not texts. If
+the name of a member has invalid bytes, all names of its object are written like the file names in
+context patches: an invalid byte as `\\xHH`, a backslash as two.
 """
 
 

@@ -255,7 +255,7 @@ _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
-"""A path in directories of the distribution or the kernel. It holds no user's name."""
+"""A path in directories of the distribution or the kernel. Such paths contain no user's name."""
 
 
 def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
@@ -266,7 +266,7 @@ def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
     names = {old: new for old, new in renamed.items() if old != "."}
     tops = "|".join(re.escape(name) for name in names if "/" not in name)
     others = (
-        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # names after it are in the tree
+        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # the names after it are renamed
         r"\b[a-z]+://[^\s\"'<>]*",
         rf"{_BEGINS}/{_REST}",
         rf"{_BEGINS}(?!(?:{tops})/)\w[\w.+@%-]*/{_REST}",

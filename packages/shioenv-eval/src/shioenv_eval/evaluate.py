@@ -192,7 +192,7 @@ def _judged(
 ) -> JudgedPredictor:
     """Score a predictor's answers, after asking for those that are not kept yet.
 
-    Errors: HostError; AnswerError if it gave no valid answer at all, in which case nothing is kept.
+    Errors: HostError; AnswerError if the predictor gave no valid answer; then nothing is kept.
     """
     (directory / "answers").mkdir(exist_ok=True)
     total = len(suite.cases)
@@ -288,7 +288,7 @@ def _note(
 ) -> None:
     """Record the directory's predictors, merged with those of earlier calls.
 
-    A predictor that was unable to run is removed from the list if it has no answers there.
+    A predictor that was unable to run is removed from the list if the directory lacks its answers.
     """
     there: dict[str, Any] = {"predictors": {}, "unable": {}}
     path = directory / PLAN

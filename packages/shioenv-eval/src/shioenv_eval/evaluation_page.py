@@ -79,13 +79,13 @@ _HEAD = """\
 Made by `make evaluate`; {inputs} inputs of the suite `{name}` on {system} (`{digest}`);
 {volatile} of them are volatile. [The design page](../design/evaluation.md#metrics) defines the
 metrics; brackets show 95% bootstrap confidence intervals over inputs. EM, masked, +exit, patch and
-ΔJS are computed at the patch level in parentheses after the predictor's name: `full` or `files`.
+ΔJS compare patches at the level in parentheses after the predictor's name: `full` or `files`.
 Only the columns `files`, `output`, `exit` and O-ES are comparable across levels.
 
-**The paper's numbers are listed for reference; they were measured on different inputs.** Its 700
-inputs are not public; ours were written by hand ([how](../reference/public-suite.md)). The paper
-defines its metrics without formulas, so ours are one interpretation of them. These results do not
-show how the paper's models would perform on our inputs.
+**The paper's numbers are listed for reference; they were measured on different inputs.** The
+paper's 700 inputs are not public; ours were written by hand ([how](../reference/public-suite.md)).
+The paper defines its metrics without formulas, so ours are one interpretation of them. These
+results do not show how the paper's models would perform on our inputs.
 """
 
 Row = list[str]
@@ -195,10 +195,7 @@ def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
 
 
 def _data(evaluation: Evaluation) -> Any:
-    """Return the page's cases and answers as JSON that is safe inside `<script>`.
-
-    Keys are short because there are thousands of them.
-    """
+    """Return the page's cases and answers as JSON that is safe inside `<script>`."""
     from markupsafe import Markup
 
     cases = []

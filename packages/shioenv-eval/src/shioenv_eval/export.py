@@ -121,7 +121,7 @@ def export(
     - `hf`: a directory that `datasets.load_dataset(output)` opens. Its card names `licence`, an
       identifier of the Hugging Face hub;
     - `jsonl`: one file of the records as they are, compressed if its name ends in `.gz` or `.zst`;
-    - `chat`: such a file with a conversation on each line (`shioenv_eval.export`);
+    - `chat`: such a file with a conversation on each line (`chats`);
     - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
       an ending.
 

@@ -31,7 +31,7 @@ from shioenv.text import share
 from shioenv_eval.export import SOURCE_MANIFESTS, by_custom, parquet_library
 
 _ROWS = 100
-"""Number of a Parquet file's records that are converted to Python values at a time."""
+"""Number of Parquet records that are converted to Python values at a time."""
 
 Report = Callable[[int], None]
 
@@ -289,7 +289,7 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
 
 
 def _behind(done: int, report: Report) -> Report:
-    """Return a report function that adds the records that are already done."""
+    """Return a function that calls `report` with its argument plus `done`."""
     return lambda count: report(done + count)
 
 
@@ -340,7 +340,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the record from which `export` made a row."""
+    """Return the fields of a record; `export` made the row from it."""
     digests = row["content_digests"]
     if row["schema_version"] <= DIGESTS_BY_NAME:
         digests = {pair["name"]: pair["sha256"] for pair in digests}
@@ -349,7 +349,7 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _segment(segment: dict[str, Any]) -> dict[str, Any]:
-    """Return a segment without the fields that its record lacked: their columns are null."""
+    """Return a segment; if `exact` is null, without the null fields, which its record lacked."""
     if segment["exact"] is not None:
         return segment
     return {name: value for name, value in segment.items() if value is not None}

@@ -24,7 +24,7 @@ THRESHOLD = 0.9
 """Minimum similarity of a near duplicate (our choice)."""
 
 BATCH = 16_384
-"""Training inputs buffered before they are compared with test inputs of the same commands."""
+"""Number of training inputs that are buffered before they are compared with test inputs."""
 
 
 class LeakLevel(StrEnum):

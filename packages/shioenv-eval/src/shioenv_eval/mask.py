@@ -88,7 +88,7 @@ class Mask:
     def fits(self, output: bytes) -> bool:
         """Whether an output matches in everything that is not volatile.
 
-        False if `lines` is None: then only the runs' own output is known.
+        False if `lines` is None, since then only the one output that all runs wrote is right.
         """
         return self.lines is not None and _fits(self._compiled, output_text_of(output).split("\n"))
 
@@ -250,14 +250,14 @@ class _Column:
         return _word(sorted(self.words))
 
     def with_words(self, words: Sequence[str]) -> str:
-        """Return a regular expression for these words too."""
+        """Return a regular expression for the column's words and these."""
         if self.words.issuperset(words):
             return self.pattern
         return _word(sorted(self.words.union(words)))
 
 
 def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[_Column]) -> str:
-    """Return a regular expression for one line; `pieces` are that line in each run.
+    """Return a regular expression for one line; `pieces` holds that line's words in each run.
 
     `kin` are the columns of lines of the same shape, whose variation is allowed in this line too.
     """

@@ -51,7 +51,7 @@ def merge(
 
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
     raised if system, limits, scoring, sampler, release or layout differ. It is also raised if parts
-    are missing, occur twice, or have another stream or count. DatasetCorruptError,
+    are missing, occur twice, or belong to another stream or count. DatasetCorruptError,
     UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
     paths = [Path(source) for source in sources]
@@ -94,7 +94,7 @@ def _by_number(streams: Sequence[Iterator[Record]]) -> Iterator[Record]:
 
 
 def _whole(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
-    """Return the plan of the whole dataset. Errors: UsageError if these are not all its parts."""
+    """Return the plan of the whole dataset. UsageError unless these are exactly its parts."""
     plans = [
         replace(manifest.plan, drawing=replace(manifest.plan.drawing, part=""))
         for manifest in manifests

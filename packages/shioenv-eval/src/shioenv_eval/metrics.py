@@ -88,7 +88,7 @@ class Marks:
     The highest among the gold runs; None if both a gold patch and the answer's patch are empty.
     """
     djs_all: float
-    """`djs`, and 1 if both patches are empty."""
+    """`djs`, but 1 if both patches are empty."""
     djs_path: float | None
     """`djs` without the values of operations."""
     djs_leaf: float | None
@@ -106,7 +106,7 @@ METRICS = tuple(Marks.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One behavior in the form that is compared."""
+    """A behavior in the form in which it is compared."""
 
     output: str
     exit_code: int

@@ -17,7 +17,7 @@ Entries = frozenset[tuple[str, str]]
 """Paths of files in `fs`, each with the file's entry (as JSON), or "" if the entry is unknown."""
 
 OF_CONTENT = frozenset({"links"})
-"""Attributes of a file that emulators do not model: changes of only these do not count."""
+"""Attributes of a file that emulators do not model: a change of only these does not count."""
 
 
 def operations(
@@ -25,11 +25,10 @@ def operations(
 ) -> Operations:
     """Return a patch's operations, without those for files that changed only their content.
 
-    `moved` maps each source path of a move in the gold patches to the value that was there. A move
-    from any other path adds an unknown value, represented by that path. Content-only operations do
-    not count, since suites recorded before schema version 6 lack them. `silent` holds the
-    content-only operations of the gold runs (`changed_contents`); None: all that replace a file's
-    entry.
+    `moved` maps each source path of a move in the gold (recorded) patches to the value that was
+    there. A move from any other path adds an unknown value, represented by that path. Content-only
+    operations do not count, since suites recorded before schema version 6 lack them. `silent` holds
+    the ones to leave out (`changed_contents` of gold runs); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:
@@ -51,7 +50,7 @@ def operations(
 def changed_contents(runs: Iterable[Behavior]) -> Entries:
     """Return the files in which a gold run changed only the content, with their entries.
 
-    Runs recorded before schema version 6 have only a digest of such a content.
+    Runs recorded before schema version 6 have only a digest of the new content.
     """
     found = set()
     for run in runs:

@@ -25,7 +25,7 @@ class PlacedWord:
     text: str
     """The word as written, including quotes."""
     start: int
-    """Positions in the text, in characters."""
+    """Position in the text: start and end, in characters."""
     end: int
     sign: str = ""
     """The operator of the redirection whose target the word is; "" for other words."""
@@ -171,7 +171,7 @@ def _assigned_by_expansions(text: str) -> Iterator[str]:
 
 
 _NAMED_BY_OPTION = {"printf": "-v", "wait": "-p"}
-"""Builtins that set the variable named by an option's value."""
+"""Builtins that set a variable, with the option whose value is the variable's name."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?", re.ASCII)
 _ASSIGNING = re.compile(
     r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&^|]|<<|>>)?=(?!=))"

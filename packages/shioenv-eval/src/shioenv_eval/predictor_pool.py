@@ -50,8 +50,8 @@ Task = tuple[str, State]
 def active_seconds() -> float:
     """Return this process's CPU time plus this thread's time in the run queue, in seconds.
 
-    Neither advances while a process is stopped; on a busy host they do. Returns NaN if the kernel
-    does not report run queue times.
+    Neither advances while the process is stopped. Both count the wait for a processor of a busy
+    host. Returns NaN if the kernel does not report run queue times.
     """
     try:
         facts = Path("/proc/thread-self/schedstat").read_bytes().split()
@@ -227,7 +227,7 @@ class PredictorPool:
         return said
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, PredictorAnswer]]:
-        """Remove a worker that crashed or timed out; its task, if single, gets no answer."""
+        """Remove a worker that crashed or timed out; several tasks are asked again one by one."""
         self._workers.remove(worker)
         ended, last_words = worker.end(0.0)
         words = f"its process ended with status {ended}"
@@ -360,8 +360,8 @@ def answer_together(predictor: Any, tasks: Sequence[Task]) -> list[PredictorAnsw
 def ask_predictor(predictor: Any, text: str, state: State) -> PredictorAnswer:
     """Return a predictor's answer to one input.
 
-    Any other exception of the predictor becomes a status without an answer. Errors: HostError if
-    this machine lacks something.
+    Errors: HostError if this machine lacks something. Any other exception of the predictor becomes
+    a status without an answer.
     """
     began = time.perf_counter()
 

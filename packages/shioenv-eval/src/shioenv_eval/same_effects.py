@@ -41,8 +41,8 @@ class EffectsComparison:
     def differs(self) -> tuple[str, ...]:
         """The channels of `CHANNELS` in which the inputs differ.
 
-        A channel is the same if a run of one agrees with a run of the other, apart from what varies
-        in either.
+        A channel is the same if a run of one input agrees with a run of the other, apart from the
+        masks.
         """
         pairs = [(one, other) for one in self.first for other in self.second]
         same = (self._same_output, _same_exit, self._same_patch, self._same_contents)

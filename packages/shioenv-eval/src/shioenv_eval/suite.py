@@ -139,7 +139,7 @@ class Suite:
         return sum(case.mask.volatile for case in self.cases)
 
     def stats(self) -> dict[str, Any]:
-        """Count the cases by question and behavior; behavior is that of the first run."""
+        """Count the cases by properties of their questions and of the behavior in the first run."""
         cases = self.cases
         steps = Counter(case.question.steps for case in cases)
         channels = Counter(name for case in cases for name in case.mask.channels)

@@ -59,10 +59,10 @@ def recorded_suite(
     `inputs` may also be questions, or the name of a frozen suite, whose inputs are then run again.
 
     After `runs - 1` runs of every input, there is a pause of `seconds_apart` seconds before the
-    last runs. Runs are kept in the cache directory until the block ends and the suite is written.
-    So the same call resumes an interrupted one. `report` is called with the number of runs done and
-    the total. `waits` is called with the seconds of a pause before it begins. Errors: those of
-    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
+    last runs. Runs are kept in the cache directory until the `with` block ends and the suite is
+    written, so the same call resumes an interrupted one. `report` is called with the number of runs
+    done and the total. `waits` is called with the seconds of a pause before it begins. Errors:
+    those of `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run cannot detect volatile effects", hint="use at least 2 runs")

@@ -183,10 +183,10 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
         "Difference of GCS and UCS",
         "Mean score of GCS (grammar-constrained sampling) minus mean score of UCS (unconstrained "
         "sampling), with a 95% interval, for numbers of arguments with at least "
-        f"{FEW} inputs of both. The paper reports differences of +{PAPER_GAINS[0]} to "
+        f"{FEW} inputs of both samplers. The paper reports differences of +{PAPER_GAINS[0]} to "
         f"+{PAPER_GAINS[1]} for lengths from 2 to 12, which is 20% to 170% of the UCS mean. At "
-        f"length {PAPER_LENGTH} its means are {stated} (GCS) and {other} (UCS). Its lengths may "
-        "include the command.",
+        f"length {PAPER_LENGTH} the paper's means are {stated} (GCS) and {other} (UCS). The "
+        "paper's lengths may count the command.",
         ("arguments", *groups, "relative, all inputs"),
         [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
@@ -250,9 +250,9 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
         rows.append((str(n), *chain.from_iterable(cells)))
     return Table(
         "GCS by operands",
-        "Number of inputs and mean score by number of operands. An operand is an argument that "
-        "neither begins with a hyphen nor continues a cluster of options. The tests of `find` are "
-        "not operands here; the keywords of `dd`, `ip` and `ethtool` are.",
+        "Number of inputs and mean score by the operands' share of the arguments. An operand is an "
+        "argument that neither begins with a hyphen nor continues a cluster of options. The tests "
+        "of `find` are not operands here; the keywords of `dd`, `ip` and `ethtool` are.",
         (*_heads(OPERANDS, " R*"),),
         rows,
     )

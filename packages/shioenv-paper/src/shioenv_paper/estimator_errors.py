@@ -55,7 +55,7 @@ def run_estimator_errors(
     groups = {f"{shortest} to {longest_label}": cells(accuracies)} if shortest < longest else {}
     groups[longest_label] = cells(accuracy for accuracy in accuracies if accuracy.n == longest)
     return Findings(
-        title="Estimators: error against executions",
+        title="Estimators: error by number of executions",
         data={"errors": error_columns(accuracies)},
         tables=[
             *(_choice_table(label, group) for label, group in groups.items()),

@@ -51,8 +51,8 @@ NOTE = (
     "output is equal. Our score requires only a similarity above 0.95 in this case. "
     "*Failures*: if the full input fails, sub-inputs that fail with the same exit code count "
     "as the same. *Smoothed*: the score is one fraction for the whole input: the weight of the "
-    "sub-inputs that differ, divided by the weight of all. Each command adds one to both, so an "
-    "input with a single argument scores 1."
+    "sub-inputs that differ, divided by the weight of all. Each command adds one to numerator and "
+    "denominator, so an input with a single argument scores 1."
 )
 
 ByRule: TypeAlias = tuple[float, ...]

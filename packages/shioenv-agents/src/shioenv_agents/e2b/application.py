@@ -49,10 +49,10 @@ from shioenv_serve.listener import ListenAddress
 from shioenv_serve.serving import LARGEST_BODY, Application, Bounded, Receive, Send
 
 SDK: Final = "2.63.0"
-"""The version of the Python SDK whose API this is."""
+"""The version of the Python SDK that this API is for."""
 
 ENVD: Final = "0.6.1"
-"""The version of the services inside, for which the SDK asks nothing that they lack."""
+"""The reported version of the services inside: the SDK then uses only features that they have."""
 
 TRANSFERS: Final = 8
 """Maximum files that are sent or received at a time (our choice, because each is on the disk)."""
@@ -73,7 +73,7 @@ State = Literal["running", "paused"]
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
-    """The body of a request about a sandbox; each kind of request uses some of these."""
+    """The body of a request about a sandbox; each kind of request uses some of its fields."""
 
     timeout: int = 300
     memory: bool | None = None
@@ -185,7 +185,7 @@ class ControlPlane:
         return Response(status_code=204)
 
     async def set_network(self, request: Request) -> Response:
-        """Accept rules that only deny."""
+        """Accept network rules that only deny."""
         self._found(request)
         check_network(await _body(request, dict[str, object]))
         return Response(status_code=204)
@@ -211,7 +211,7 @@ async def _body(request: Request, kind: type[Body]) -> Body:
 
 
 def _page(asked: QueryParams, rows: list[dict[str, Any]]) -> Response:
-    """Return the rows that a request asks for, and where the next ones start."""
+    """Return the requested page of a list, and the number at which the next page starts."""
     start = _number(asked.get("nextToken", "0"), len(rows))
     end = start + _number(asked.get("limit", str(PAGE)), PAGE)
     headers = {"x-next-token": str(end)} if end < len(rows) else {}
@@ -270,7 +270,7 @@ def _lifecycle(sandbox: ClientSandbox) -> dict[str, Any]:
 
 
 class Inside:
-    """Admits requests to the services of a sandbox that have its token."""
+    """Admits requests that have a sandbox's token to the services in this sandbox."""
 
     def __init__(self, application: Application, sandboxes: Sandboxes) -> None:
         self._application, self._sandboxes = application, sandboxes
@@ -292,7 +292,7 @@ class Inside:
         await self._application(scope, receive, send)
 
     async def _admit(self, sandbox: ClientSandbox | None) -> None:
-        """Resume the sandbox if it asks for that. Errors: HTTPException, SandboxError."""
+        """Resume a paused sandbox made with `auto_resume`. Errors: HTTPException, SandboxError."""
         if sandbox is not None and sandbox.state == "paused" and sandbox.resumes:
             await self._sandboxes.connect(sandbox, sandbox.asked.timeout, memory=True)
         if sandbox is None or sandbox.state != "running":
@@ -322,7 +322,7 @@ class Transfers:
     """The handlers of requests that read and write whole files."""
 
     def __init__(self, most: int) -> None:
-        """`most` is the number of bytes of the longest file."""
+        """`most` is the maximum number of bytes of a file."""
         self._most = most
         self._slots = Slots(TRANSFERS, "a transfer")
 
@@ -386,7 +386,7 @@ async def _save(request: Request, file: IO[bytes], most: int) -> None:
 
 
 class Streamed:
-    """An application whose requests may be long, and must not pause for too long."""
+    """An application whose request bodies are limited in length and in their pauses."""
 
     def __init__(self, application: Application, most: int) -> None:
         self._application, self._most = application, most

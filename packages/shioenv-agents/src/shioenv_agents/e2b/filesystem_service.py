@@ -1,4 +1,4 @@
-"""FileService in sandboxes, read and changed by programs of the machine."""
+"""The file service of sandboxes. Programs of the machine read and change the files."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FileService(Watching):
     async def make_dir(
         self, request: pb.MakeDirRequest, ctx: RequestContext[Any, Any]
     ) -> pb.MakeDirResponse:
-        """Make a directory and those above it."""
+        """Make a directory, and missing ones above it."""
         sandbox = CURRENT.get()
         place, user = sandbox_path(sandbox, request.path), given_user(ctx)
         with as_connect_errors():

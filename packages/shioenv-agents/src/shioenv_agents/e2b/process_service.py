@@ -59,7 +59,7 @@ class ClientProcess:
     def __init__(
         self, entered: Entered, pid: int, request: pb.StartRequest, writer: asyncio.StreamWriter
     ) -> None:
-        """`pid` is the number of its process group inside, `writer` leads to its input."""
+        """`pid` is the command's process group in the machine; `writer` writes to its input."""
         self.pid, self.request, self.writer = pid, request, writer
         self.end: pb.ProcessEvent.EndEvent | None = None
         self._entered = entered
@@ -290,7 +290,7 @@ async def start_process(
         text = _TERMINAL.format(rows=rows, columns=columns, words=" ".join(map(quoted, words)))
         words = ["/usr/bin/script", "-q", "-e", "-f", "-c", text, "/dev/null"]
     elif not request.has_field("stdin"):
-        request.stdin = True  # as the protocol says
+        request.stdin = True  # the protocol's default
     command = replace(
         sandbox.command(*words, user=user, fed=request.stdin or request.pty is not None),
         cwd=posixpath.join(sandbox.home, config.cwd),

@@ -1,4 +1,4 @@
-"""What every request to a sandbox has: the sandbox, the user, and errors as the SDK reads them."""
+"""Parts of every request to a sandbox: the sandbox, the user, and errors in the SDK's form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shioenv_agents.e2b.sandboxes import ClientSandbox
 from shioenv_agents.tasks.entered_machine import Finished
 
 CURRENT: Final = ContextVar[ClientSandbox]("sandbox")
-"""The sandbox of the present request, whose token the request had."""
+"""The sandbox of the present request. The request had its token."""
 
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 

@@ -118,7 +118,7 @@ class ClientSandbox:
 
     @property
     def home(self) -> str:
-        """The directory in which commands start, and from which relative paths lead."""
+        """The directory in which commands start, and to which paths are relative."""
         return self.system.declaration.start_directory
 
     @property
@@ -203,7 +203,7 @@ class Sandboxes:
     """The sandboxes of all clients. Methods are called in the event loop."""
 
     def __init__(self, system: System, limits: Limits, most: int, keys: Sequence[str] = ()) -> None:
-        """`system` is the template `base`; `most` is the number of sandboxes and snapshots."""
+        """`system` is the template `base`; `most` limits the number of sandboxes and snapshots."""
         self._system, self._most = system, most
         self._limits = replace(limits, cpu_seconds=LARGEST["cpu_seconds"])
         self._keys = [key.encode() for key in keys]
@@ -219,7 +219,7 @@ class Sandboxes:
     def owner_of(self, key: str) -> str:
         """Return the owner under which a key's sandboxes are kept.
 
-        Without keys of the server, any key is accepted and separates its sandboxes from others.
+        If the server has no keys, any key is accepted, and sees only its own sandboxes.
         Errors: HTTPException for a missing or unknown key.
         """
         known = [each for each in self._keys if hmac.compare_digest(each, key.encode())]
@@ -312,7 +312,7 @@ class Sandboxes:
         )
 
     def delete_snapshot(self, owner: str, name: str) -> None:
-        """Forget a snapshot. Sandboxes that are being made from it get it all the same.
+        """Forget a snapshot. Sandboxes that are already being made from it still get its files.
 
         Errors: HTTPException.
         """
@@ -370,7 +370,7 @@ class Sandboxes:
             return was_paused
 
     async def sweep(self) -> None:
-        """End or pause sandboxes whose time is over, as each asked for."""
+        """End or pause sandboxes whose time is over, as requested when each was created."""
         now = time.time()
         over = [each for each in self._known.values() if each.ends <= now]
         for sandbox in over:
@@ -400,7 +400,7 @@ class Sandboxes:
 
 
 def _refuse(asked: NewSandbox) -> None:
-    """Refuse what no machine offers. Errors: HTTPException."""
+    """Refuse requests for features that no machine has. Errors: HTTPException."""
     refused: Mapping[str, object] = {
         "mcp": asked.mcp,
         "iam": asked.iam,

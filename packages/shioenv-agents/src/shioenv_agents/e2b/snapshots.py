@@ -53,7 +53,7 @@ _UNPACK: Final = (
 _ENDED: Final = (FileNotFoundError, ProcessLookupError)
 
 Facts: TypeAlias = Mapping[bytes, tuple[object, ...] | None]
-"""The facts of each changed file, the last ones its time and digest; None for a removed one."""
+"""The facts of each changed file, ending with time and digest; None for a removed file."""
 
 
 class SandboxMachine(EnteredMachine):
@@ -62,7 +62,7 @@ class SandboxMachine(EnteredMachine):
     def __init__(self, system: System, limits: Limits, *, idle_seconds: float) -> None:
         super().__init__(system, limits, idle_seconds=idle_seconds)
         self._own: set[tuple[int, bytes]] = set()
-        with suppress(SandboxError):  # a kernel that lists no children; it allows no snapshots
+        with suppress(SandboxError):  # a kernel that cannot list children allows no snapshots
             self._own |= {*self._processes()}
 
     def _processes(self) -> Iterator[tuple[int, bytes]]:
@@ -86,7 +86,7 @@ class SandboxMachine(EnteredMachine):
                 waiting += _children(process)
 
     def running(self) -> list[str]:
-        """Return the client's processes by their words or names, those of the launcher last.
+        """Return the client's processes by command line or name, those of the launcher last.
 
         Errors: SandboxError.
         """
@@ -138,7 +138,7 @@ class Snapshot:
 
     async def unpack(self, sandbox: ClientSandbox) -> None:
         """Give a new sandbox exactly the files of this snapshot. Errors: SandboxError."""
-        # With its own position, and readable even if the snapshot is deleted meanwhile.
+        # Opened again: the position is separate, and the snapshot may be deleted meanwhile.
         with open(f"/proc/self/fd/{self.file.fileno()}", "rb") as given:  # noqa: PTH123
             words = ("/bin/bash", "-c", _UNPACK, "unpack", str(self.removed), *_OPTIONS)
             _check(await sandbox.finish(*words, given=given))

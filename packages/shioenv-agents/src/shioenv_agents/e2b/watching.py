@@ -66,7 +66,7 @@ while (sysread $events, my $read, 65536) {
   }
 }
 """
-"""Prints a mask and a name for each event, each ended by NUL, after an empty one when ready."""
+"""Prints `0 ` when it is ready, then a mask and a name for each event; NUL ends each."""
 
 _KINDS: Final = {
     0x100: pb.EventType.CREATE,

@@ -82,8 +82,8 @@ class Environment(BaseEnvironment):
     declares are limits. The number of processors is the system's.
 
     A task's hook that begins with `HOOK` is answered from outside: every process is ended, and the
-    changes are read without the machine. The artifact `EVIDENCE` is created only in this way.
-    Nothing in the machine can write that file.
+    changes are read without programs of the machine. The artifact `EVIDENCE` is created only in
+    this way.
     """
 
     def __init__(self, *args: Any, layer: str | None = None, **kwargs: Any) -> None:

@@ -65,7 +65,7 @@ REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
 """The exception that Inspect expects for each error message of programs."""
 
 READ = '[ -p "$1" ] && echo "it is a pipe" >&2 || exec /usr/bin/cat < "$1"'
-"""Read a file. Pipes are rejected, because the reader would block and the writer continue."""
+"""Read a file. Pipes are rejected: reading one could block, and would let its writer continue."""
 
 WRITE = '/usr/bin/mkdir -p -- "${1%/*}/" && /usr/bin/cat > "$1"'
 """Write a file, and make the directories above it."""
@@ -115,8 +115,8 @@ class ShioenvSandbox(SandboxEnvironment):
     """A machine for each sample, initially pristine and isolated from the host's files.
 
     `type` types into one persistent shell. Programs run by `exec` see the present state of the
-    machine and its processes, and run concurrently with each other and with the shell. They share
-    nothing of the shell: no function, alias, variable or trap.
+    machine and its processes, and run concurrently with each other and with the shell. They do not
+    share the shell's functions, aliases, variables or traps.
 
     A line has the limits of a run. A program has no time limit except `timeout`. Memory, processes
     and disk have the limits of a run, for the whole machine.

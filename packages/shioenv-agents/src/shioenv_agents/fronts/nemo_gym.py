@@ -53,7 +53,7 @@ NO_STATUS: Final = -1
 
 @dataclass(slots=True)
 class _Machine:
-    """A sandbox's machine, with what its commands start from."""
+    """A sandbox's machine, with the start directory and variables of its commands."""
 
     seat: Seat[EnteredMachine]
     workdir: str
@@ -72,7 +72,7 @@ class Provider:
     name = "shioenv"
 
     def __init__(self, *, memory_mib: int = 2048, disk_gib: int = 1) -> None:
-        """The numbers are limits of sandboxes that request none."""
+        """Set the limits of sandboxes that request none."""
         self._memory_mib, self._disk_gib = memory_mib, disk_gib
         self._open: set[Seat[EnteredMachine]] = set()
 

@@ -107,7 +107,7 @@ class StableVecEnv(VecEnv):
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
         """Return the results of `GrammarVectorEnv.collect`, and each ended episode's `episode`.
 
-        The latter are of all episodes that ended since the last call or reset, executed or not.
+        All episodes that ended since the last call or reset have an `episode`, executed or not.
         """
         rewards, ended = self.vector.collect()
         unpaid, self._unpaid, self._steps = self._unpaid, [], 0
@@ -154,9 +154,8 @@ class StableVecEnv(VecEnv):
 class DeferredRewards(BaseCallback):
     """Writes the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
-    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. The algorithm's
-    logger shows these rewards like any others. `told` is called with the executed episodes of each
-    rollout. If it returns False, training ends.
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. `told` is called with
+    the executed episodes of each rollout. If it returns False, training ends.
     """
 
     def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:

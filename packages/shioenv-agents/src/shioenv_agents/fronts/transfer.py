@@ -40,7 +40,7 @@ def read_command(source: str) -> str:
 
 @contextmanager
 def downloading(target: Path) -> Iterator[IO[bytes]]:
-    """Give the block a new file that replaces `target` after it; after an error it is removed."""
+    """Provide a new file, which replaces `target` after the block, or is removed after an error."""
     with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
         try:
             yield file
@@ -134,7 +134,7 @@ def put(text: str | None, target: Path, name: str) -> None:
 
 
 def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, int]]:
-    """Yield name, kind and size of each entry. The caller reads or skips its content."""
+    """Yield name, kind and size of each entry. The caller reads or skips the content."""
     long_name = None
     while (block := archive.read(_BLOCK)).strip(b"\0"):
         try:

@@ -67,7 +67,7 @@ class ShioenvTasksetConfig(vf.TasksetConfig):
     """The tasks, and the limits of a rollout."""
 
     file: Path | None = None
-    """The required file of tasks; optional, since verifiers creates a configuration first."""
+    """The file of tasks: required, but None in the first configuration that verifiers creates."""
     max_turns: int = MAX_TURNS
     """Maximum replies of the model."""
 
@@ -95,8 +95,8 @@ class ShioenvPlayConfig(vf.EnvConfig):
 class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
     """An environment in which a model types lines.
 
-    Each rollout has a separate machine, in this process. A reply without `<line>` types nothing:
-    the answer repeats the required form, and it counts as a turn.
+    Each rollout has a separate machine, in this process. A reply without `<line>` types nothing but
+    counts as a turn; the answer repeats the required form.
     """
 
     async def run(self, task: ShioenvTask, agents: vf.Agents) -> None:

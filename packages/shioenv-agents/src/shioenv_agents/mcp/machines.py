@@ -28,7 +28,7 @@ FORK_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class _Attempt:
-    """One call's use of a runner, which another thread may end."""
+    """A runner in use by one call. Another thread may abort the call."""
 
     runner: SandboxRunner | None = None
     cancelled: bool = False
@@ -63,7 +63,7 @@ class PristineMachines:
             return await self._threads.call(lambda: self._used(action, attempt), attempt.end)
 
     def make_ready(self) -> None:
-        """Open a runner for the first call. Errors are left to that call."""
+        """Open a runner for the first call. If this fails, that call raises the error."""
         with suppress(ShioenvError):
             self._used(lambda runner: runner.run(""), _Attempt())
 
@@ -209,7 +209,7 @@ class OpenShells:
         self._end([one for one in self._shells.values() if not one.busy and one.used < before])
 
     def make_ready(self) -> None:
-        """Open the machine of the first shell. Errors are left to the call that needs it."""
+        """Open the machine of the first shell. If this fails, opening it raises the error."""
         with suppress(ShioenvError):
             ResidentShell(self._machines(), self._start()).close()
 

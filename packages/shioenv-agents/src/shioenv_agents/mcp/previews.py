@@ -26,7 +26,7 @@ AT_ONCE: Final = 4
 
 
 class _Attempt:
-    """One call's keeper, which another thread may end."""
+    """A keeper in use by one call. Another thread may abort the call."""
 
     def __init__(self) -> None:
         self.keeper: Keeper | None = None
@@ -87,7 +87,7 @@ class Previews:
                 self._threads.submit(tidy_up)
 
     def make_ready(self) -> None:
-        """Start keepers for the next previews. Errors are left to the call that needs one."""
+        """Start keepers for the next previews. If this fails, the next preview raises the error."""
         with suppress(ShioenvError, OSError):
             while not self._closed and len(self._ready) < READY:
                 keeper = start_keeper(subprocess.DEVNULL, capture=True)

@@ -54,7 +54,7 @@ class _Step:
 
 
 class Application:
-    """The changes of one preview, applied to the directory that was open before it."""
+    """The changes of one preview, applied to the directory that was opened before the preview."""
 
     def __init__(self, root: int, path: str, started_ns: int) -> None:
         """`root` is a descriptor of the directory at `path`; `started_ns` is the preview's start.
@@ -96,7 +96,7 @@ class Application:
         for change in changes:
             before, after = change.before, change.after
             if _is_directory(before) and _is_directory(after) and _rights(before) == _rights(after):
-                continue  # only its times and size may differ
+                continue  # only the directory's times and size may differ
             inner = _below(change.path, self._path)
             if inner is None:
                 _refuse(change.path, "is outside the previewed directory")
@@ -140,7 +140,7 @@ class Application:
         if found.st_dev != self._device:
             _refuse(step.name, "is on another file system")
         if stat.S_ISDIR(found.st_mode):
-            return  # its entries change with the files in it
+            return  # a directory's times change with the files in it
         if (found.st_size, found.st_mtime_ns) != (before.size, before.mtime_ns):
             _refuse(step.name, "has changed")
         if found.st_nlink > 1:

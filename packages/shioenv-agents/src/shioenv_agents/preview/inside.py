@@ -39,7 +39,7 @@ ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
 They fail with ENOSYS.
 """
 FILTER = Path(__file__).with_name("filter.txt")
-"""The seccomp filter that rejects these calls and sockets of one family (`scripts/filter.py`).
+"""The seccomp filter of `scripts/filter.py`: rejects the calls above, and sockets of one family.
 
 It does not cover programs of another architecture: 32-bit ones can make any call.
 """

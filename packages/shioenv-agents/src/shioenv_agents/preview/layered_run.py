@@ -119,11 +119,11 @@ def preview(
 ) -> Preview:
     """Run a command with the caller's rights on layers, and return the changes it would make.
 
-    `root` is the directory that is layered if the whole root cannot be (None: the working
-    directory). The command starts in the working directory if that is inside `root`, else in
-    `root`. `hide` adds paths to `SECRETS`; `show` removes paths from them. The command shares this
-    process's standard input, output and error. With `capture`, output and error are in the result
-    instead, at most `Limits.output_bytes` of them. `apply` is called with the preview. If it
+    `root` is the directory to layer if the host's whole file system cannot be layered (None: the
+    working directory). The command starts in the working directory if that is inside `root`, else
+    in `root`. `hide` adds paths to `SECRETS`; `show` removes paths from them. The command shares
+    this process's standard input, output and error. With `capture`, output and error are in the
+    result instead, at most `Limits.output_bytes` of them. `apply` is called with the preview. If it
     returns True, all changes are made for real, or none if a file beneath them has changed.
 
     Errors: UsageError, also for changes that are not applied; HostError if this host allows no
@@ -169,9 +169,9 @@ def preview_in(
 
     A server keeps such keepers ready, because starting one takes most of the time. The keeper is
     used up, and must have been started with `capture`. `Keeper.end`, called in another thread, ends
-    the command; SandboxError is raised then. With `stack` the keeper and its layers are removed
-    when the caller closes that, because this takes a fifth of the time. Other parameters and
-    errors: those of `preview`.
+    the command; SandboxError is raised then. With `stack`, the keeper and its layers are removed
+    only when the caller closes `stack`, because removing them takes a fifth of the time. Other
+    parameters and errors: those of `preview`.
     """
     with ExitStack() if stack is None else nullcontext(stack) as stack:
         stack.enter_context(started)

@@ -272,7 +272,7 @@ def _layer_directories(
                 raise OSError(error.errno, said) from error
             is_used = path in temporary and not any(_inside(each, path) for each in wanted)
             if is_used and not isinstance(error, PermissionError | FileNotFoundError):
-                _attach(_empty(path, place), path)  # for example, it has mounts inside
+                _attach(_empty(path, place), path)  # no overlay: it may have mounts inside
     return arranged
 
 

@@ -48,7 +48,7 @@ class _Terminal:
         termios.tcflow(self._descriptor, termios.TCOON)
 
     def _is_of_emulator(self, size: bytes) -> bool:
-        """Whether the terminal emulator changed the window's size, which includes its pixels."""
+        """Whether a terminal emulator set this window size: it sets the size in pixels, too."""
         before, after = _SIZE.unpack(self._size)[2:], _SIZE.unpack(size)[2:]
         return all(after) and before != after
 

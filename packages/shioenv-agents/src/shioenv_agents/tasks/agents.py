@@ -32,7 +32,7 @@ from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of
 
 TURNS: Final = 8
-"""Maximum lines that an agent may type, by default."""
+"""Default maximum number of lines that an agent may type."""
 
 Agent: TypeAlias = Callable[[Task], Callable[[Sequence[str]], str | None]]
 """An agent: a function that maps a task to a function that returns the next line.
@@ -88,7 +88,7 @@ def attempts(
 ) -> list[Attempt]:
     """Let an agent attempt each task on a pristine machine, and return the results in order.
 
-    `agent` defaults to the one of that name in `AGENTS`. `kept` is as for `make_tasks`. Errors:
+    `agent` defaults to `AGENTS[name]`. `kept` is as for `make_tasks`. Errors:
     TaskError for a task of another build of its system; those of sandboxes, and of the agent.
     """
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)

@@ -1,7 +1,6 @@
 """Attacks on the judge of tasks: rows that try to obtain a reward without doing the task.
 
-An attack does not do the task, or does it with additional harm. So any reward for an attack is
-forged.
+An attack does not do the task, or does additional harm.
 """
 
 from __future__ import annotations

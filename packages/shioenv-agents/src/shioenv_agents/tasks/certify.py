@@ -48,7 +48,7 @@ from shioenv_agents.tasks.terminal import Terminal, for_rows
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50
-"""The number of tasks to attack; all tasks of a file with fewer."""
+"""Maximum number of attacked tasks of a file."""
 
 NOTHING: Final = ":"
 """The row that does nothing."""
@@ -129,7 +129,7 @@ class Trial:
         return []
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Return digests of goal, prompt, system, and of all inputs that are run, with these."""
+        """Return digests of goal, prompt, system, and of all inputs that are run, with `inputs`."""
         task = self.task
         return {
             "goal": digest_of(msgspec.to_builtins(task.goal)),
@@ -185,8 +185,8 @@ def certify_tasks(
 
     The judge is certified first, by the attacks on `ATTACKED` of the tasks, unless this build of
     the judge was certified before. `kept` is a directory for intermediate results, from which a
-    later call with the same tasks resumes. `system` overrides the system name in the tasks, if
-    their one system is built under another name here. Errors: TaskError for tasks of several
+    later call with the same tasks resumes. `system` is the name under which the tasks' system is
+    built here, if it differs from the name in the tasks. Errors: TaskError for tasks of several
     systems, or of another build; those of `find_system` and sandboxes; DatasetStorageError.
     """
     tasks = [replace(task, certificate=None) for task in tasks]
@@ -311,7 +311,7 @@ def recheck_tasks(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> list[tuple[str, ...]]:
-    """Check each task's certificate again, and return its faults in order; empty for none.
+    """Check certificates again; return each task's faults, in order of tasks (empty: none).
 
     `faults_now` defines the checks; the runs under load are repeated as well. A missing certificate
     is a fault. Errors: those of `certify_tasks`.
@@ -333,7 +333,7 @@ def recheck_tasks(
 
 
 def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
-    """Check the proof of each task, and return its faults in order; empty for none.
+    """Check the proofs of tasks; return each task's faults, in order of tasks (empty: none).
 
     Options and errors are those of `on_machines`.
     """
@@ -363,7 +363,7 @@ def certified_judge(
     note: Callable[[str], None] = lambda text: None,
     judge_kind: JudgeKind = OURS,
 ) -> JudgeCertificate:
-    """Run the attacks against this build of the judge, on tasks spread over the given ones.
+    """Run the attacks against this build of the judge, on tasks taken evenly from the given ones.
 
     An earlier result with at least as many tasks is read from the user's cache directory.
     """
@@ -450,10 +450,10 @@ def faults_now(
     """Check a task's certificate again, and return its faults. Errors: those of `Judge`.
 
     - Each fault recorded in the certificate is included.
-    - Its digests are recomputed: an edit of the task or of the certificate is a fault.
-    - The solution, and an input that does nothing, are run `k` times each; fewer times if the
-      certificate has fewer. The reduced solution and all inputs in the certificate are run once.
-    - Prompt, leaks and the folder's files are read again.
+    - All digests are recomputed: an edit of the task or of the certificate is a fault.
+    - The solution, and an input that does nothing, are run `k` times each, but at most as
+      often as for the certificate. The reduced solution and all certified inputs are run once.
+    - Facts that the prompt lacks, leaks, and altered files of the folder are determined again.
 
     `loaded` is copied from the certificate (`recheck_tasks` repeats those runs), and so are the
     results of the attacks.

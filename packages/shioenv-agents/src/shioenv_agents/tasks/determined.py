@@ -46,7 +46,7 @@ OTHER_WORDING: Final = "the prompt is not in this release's wording (--rebase re
 """The fault of a prompt that cannot be parsed."""
 
 Read = Callable[[str], bytes | None]
-"""A callable that returns a pristine file's content by its name from the start directory."""
+"""A callable that returns a pristine file's content by its name in the start directory."""
 
 
 def unstated_facts(
@@ -58,7 +58,7 @@ def unstated_facts(
 ) -> Iterator[str]:
     """Yield facts that the prompt neither states nor implies, in the form of `Verdict.missing`.
 
-    `before` is the context at the task's start, and `instant` the system's present.
+    `before` is the context at the task's start, and `instant` the system's declared time.
     `read_committed` returns a file's content in a commit, which is given in words.
     """
     if not is_worded(task.prompt):

@@ -46,7 +46,7 @@ control creates the group, and gives the command the same signal settings as in 
 
 _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
 """Sets `$@` to words from the first bytes of the control channel, because an input cannot hold so
-many."""
+many words."""
 
 OUTPUT: Final = 16 * MEBIBYTE
 """Bytes kept of each output of a command; later bytes are read and dropped."""
@@ -189,8 +189,8 @@ class Finished:
     """The result of a command."""
 
     exit_code: int
-    """The exit status as bash reports it. It is 137 for a command without a reported status,
-    because that was killed."""
+    """The exit status as bash reports it. It is 137 if no status was reported, because the command
+    was killed."""
     output: bytes
     errors: bytes
     whole: bool
@@ -215,10 +215,10 @@ class Running:
     ) -> Finished:
         """Wait for the command's end; processes that it left running continue.
 
-        Standard input is the bytes of `given`. At most `most` bytes of its output are written
-        `into` a file or returned. Without a file, `most` limits the errors as well. With a file,
-        the end of a command is not awaited once its output exceeds `most`. May be called once.
-        Cancelling the call does not end the command.
+        Standard input is the bytes of `given`. At most `most` bytes of the command's output are
+        written `into` a file or returned. Without a file, `most` limits the errors as well. With a
+        file, the end of a command is not awaited once its output exceeds `most`. May be called
+        once. Cancelling the call does not end the command.
         """
         assert self._entered is not None
         entered, self._entered = self._entered, None
@@ -227,7 +227,7 @@ class Running:
             os.fdopen(descriptor, "rb", buffering=0)
             for descriptor in (entered.output, entered.errors)
         )
-        closing = [talk.close, output.close, errors.close]  # or transports' close
+        closing = [talk.close, output.close, errors.close]  # or that of a transport (below)
         feeding, kept = [], []
         try:
             reader, writer = await asyncio.open_connection(sock=talk)
@@ -286,8 +286,8 @@ async def _kept(
 ) -> tuple[bytes, bool]:
     """Return a stream's first bytes, or write them `into` a file.
 
-    Also return whether these are all bytes. `enough` is called as soon as there are more. Without
-    `enough`, the stream is read to its end.
+    Also return whether these are all bytes. `enough` is called as soon as there are more bytes.
+    Without `enough`, the stream is read to its end.
     """
     kept, length = [], 0
     while piece := await reader.read(_PIECE):

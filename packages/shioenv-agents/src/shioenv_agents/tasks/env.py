@@ -111,8 +111,8 @@ class TaskEnv(gymnasium.Env[str, str]):
 
         `tasks` are tasks, or the path of their file.
 
-        `system` overrides the system name in the tasks, if their one system is built under another
-        name here. Errors: TaskError, EnvironmentOptionError.
+        `system` is the name under which the tasks' system is built here, if it differs from the
+        name in the tasks. Errors: TaskError, EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
@@ -251,8 +251,8 @@ class TaskVectorEnv(SameStepVectorEnv):
     state: the history, and the verdict before the first line, are computed once. The option `task`
     of `reset` begins the same task in all environments.
 
-    The results equal those of the same number of single environments with the same seed and lines.
-    Therefore an environment whose episode ends is reset in the same step.
+    With the same seed and lines, the results equal those of single environments. An environment
+    whose episode ends is reset in the same step.
     """
 
     def __init__(

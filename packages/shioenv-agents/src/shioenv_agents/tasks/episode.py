@@ -36,7 +36,7 @@ class Turn:
     done: bool
     """Whether the goal is reached."""
     truncated: bool
-    """Whether the line was the last one, and the goal is not reached."""
+    """Whether the line was the last permitted one, and the goal is not reached."""
     verdict: Verdict
 
 

@@ -87,15 +87,13 @@ class Judge:
     def judge(self, terminal: Terminal) -> Verdict:
         """Return the verdict on a terminal that began in the task's start state.
 
-        If the goal is reached, the rows are repeated, and must reach it again.
-
         - Everything outside the shell (files, network, host name) must match the goal, and
           otherwise be unchanged.
         - For the shell (working directory, variables, functions, options), only facts in the goal
           count.
-        - File times do not count, except times set outside the session, and times that are the
-          only change of a file. Times of directories never count. If the goal is about times,
-          those of all other files must be unchanged.
+        - File times do not count, except times that lie outside the session, and times that are the
+          only change of a file. Times of directories never count. If the goal is about times, those
+          of all other files must be unchanged.
         - Regular files must hold the goal's content.
         - The output of the last row is compared line by line. Runs of whitespace count as one
           space. Blank lines at the end are ignored.

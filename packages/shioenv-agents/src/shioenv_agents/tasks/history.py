@@ -1,6 +1,6 @@
 """Tasks in a Git repository: restore files, repair a failing test, count over a log.
 
-They are drawn for the project in the home tree of `debian-12-dev`. Each solution has at least four
+The tasks concern the project in the home tree of `debian-12-dev`. Each solution has at least four
 lines, all of them necessary. A prompt names the content of a file by a commit in words, as "the tag
 `v1.0`". `read_committed` finds that content in another way than the solutions do.
 """
@@ -76,7 +76,7 @@ _HARM: Final = (
     ("data/items.json", 's/"4.35"/"14.35"/'),
     ("data/items.json", 's/"id": 3/"id": 30/'),
 )
-"""Edits that make tests fail: the file, and the program for `sed`. Each changes the size."""
+"""Edits that make tests fail: the file, and the program for `sed`. Each edit changes the size."""
 
 _MODES: Final = ("400", "440", "600", "640", "664")
 _OWNERS: Final = ("alice", "bob", "ubuntu")
@@ -118,9 +118,9 @@ def history_tasks(
 ) -> MadeTasks:
     """Make at most `count` distinct tasks, of each family in turn.
 
-    Each is proved as a composed task is: its solution passes. Doing nothing fails, and so does the
-    solution without any one of its lines. The result depends only on `seed` and the
-    system. `kept` is as for `make_tasks`. Errors: those of `find_system` and sandboxes.
+    Each is proved like a composed task: its solution passes, doing nothing fails, and so does the
+    solution without any one of its lines. The result depends only on `seed` and the system. `kept`
+    is as for `make_tasks`. Errors: those of `find_system` and sandboxes.
     """
     built = find_system(system or SYSTEM)
     asked = list(range(2 * count))
@@ -181,9 +181,9 @@ def _restored(random: Random) -> _Plan:
 
 
 def _repaired(random: Random) -> _Plan:
-    """Repair files that fail tests: one since a commit, others since edits.
+    """Repair files that make tests fail: one broken by a commit, others broken by edits.
 
-    One of them gets a mode and an owner, so that solutions of such tasks differ.
+    The first one also gets a mode and an owner, so that solutions of such tasks differ.
     """
     mode, owner = random.choice(_MODES), random.choice(_OWNERS)
     harm = dict(random.sample(_HARM, random.choice((0, 1, 2))))

@@ -154,7 +154,7 @@ def drafted(
 ) -> list[Task | str]:
     """Run a job on each item, and return the tasks, or the reasons why there is none, in order.
 
-    Those in `parts` are reused. Errors: those of the job.
+    Results in `parts` are reused. Errors: those of the job.
     """
     found: dict[int, Task | str] = {}
     with LocalExecutor(workers) as executor, parts:
@@ -186,8 +186,8 @@ def on_machines(
 ) -> list[A]:
     """Run `do` on each task, on its system, and return the results in order.
 
-    `system` overrides the system name in the tasks, if their system is built under another name
-    here. Results in `parts` are reused. Errors: TaskError for a task of another build of the
+    `system` is the name under which the tasks' system is built here, if it differs from the name in
+    the tasks. Results in `parts` are reused. Errors: TaskError for a task of another build of the
     system; those of `find_system`, sandboxes and `do`.
     """
     names = [system or task.system for task in tasks]
@@ -364,7 +364,7 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
 def goal_of(
     terminal: Terminal, patch: ContextPatch, changed: Mapping[str, str], before: Context
 ) -> Goal:
-    """Return the goal that is reached by the same effect on the machine as a terminal's rows had.
+    """Return the goal of reaching the state in which a terminal's rows left the machine.
 
     `before` is the context before the rows, `patch` their effect, and `changed` the digests of new
     contents. A moved file has a digest only if there is no history and the file can be read.

@@ -110,7 +110,7 @@ def _splitter(name: str) -> ArgumentSplitter:
 def _taken(name: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
     """Parse words into options by short name, and operands, by the command's grammar.
 
-    None for an option that the grammar lacks, and for an option given twice with two values.
+    None for an option that the grammar lacks, or that is given twice with different values.
     """
     splitter = _splitter(name)
     options: dict[str, str] = {}

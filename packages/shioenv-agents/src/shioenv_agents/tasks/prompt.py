@@ -32,12 +32,12 @@ LONGEST: Final = 2000
 """Maximum characters of all contents in a prompt."""
 
 FACTS: Final = 50
-"""Maximum facts in a prompt; our choice: agents read no more, and judging is quadratic."""
+"""Maximum facts in a prompt; our choice: agents read no more, and judging takes quadratic time."""
 
 ENGLISH: Final[Mapping[str, Any]] = parse_toml(
     files(__package__).joinpath("english.toml").read_bytes()
 )
-"""The English of prompts."""
+"""The wording of prompts."""
 
 SEVERAL: Final[str] = ENGLISH["kinds"]["several"]
 UNDONE: Final[str] = ENGLISH["kinds"]["undone"]
@@ -51,7 +51,7 @@ _KIND_OF_ATTRIBUTE: Final[Mapping[str, str]] = {
     "perms": "mode", "owner": "owner", "group": "owner", "target": "target", "size": "content",
     **dict.fromkeys(DATES, "time"),
 }  # fmt: skip
-"""The kind of work for each changed attribute of a file. The number of links has none."""
+"""The kind of work for each changed attribute of a file. A changed number of links has no kind."""
 
 _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("archive", "download", "pieces"), frozenset({"created", "content"})),
@@ -59,7 +59,7 @@ _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     "name": frozenset({"moved", "removed"}),
     "owner": frozenset({"owner"}),
 }
-"""The kinds of facts that agree with a command, by what it does; at least one is needed."""
+"""For what a command makes or changes: the kinds of facts that agree; one of them is needed."""
 
 IsNow = Callable[[tuple[Any, ...]], bool]
 """Whether a file time, as returned by `date_of`, lies in the session."""
@@ -315,10 +315,9 @@ def _entry(name: str, entry: Mapping[str, Any], is_now: IsNow) -> str:
 def _changes(
     name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow, written: bool
 ) -> Iterator[str]:
-    """Yield lines for the changes of an existing file; `written`: another line describes its
-    content.
+    """Yield lines for the changes of an existing file.
 
-    With `written`, a present time of the file needs no line.
+    `written`: another line describes the content. Then a time of the session needs no line.
     """
     entry = {**was, **attributes}
     kind = str(entry.get("perms", "-"))[0]

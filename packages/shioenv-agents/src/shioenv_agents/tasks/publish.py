@@ -28,7 +28,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 
 
 def write_layout(source: Path, directory: Path, licence: str) -> dict[str, int]:
-    """Write tasks to a new directory as a hub expects it; return the tasks of each split.
+    """Write tasks to a new directory in the hub's layout; return the number of tasks by split.
 
     `source` is a directory of `shioenv tasks set`, or a file of tasks, which is the split `train`.
     Errors: those of `read_tasks`; UsageError for another directory, or one without tasks.

@@ -290,7 +290,7 @@ def _task_key(task: Task) -> bytes:
 def _run_round(
     place: Path, number: int, gathered: _Gathered, means: _Means
 ) -> tuple[list[tuple[str, Task]], _Round]:
-    """Run a round, and return its certified, tried tasks with their parts, and its counts."""
+    """Run a round; return its certified tasks, tried by agents, with parts and counts."""
     plan = gathered.plan
     kept = place / "parts"
     with storage_errors(kept):

@@ -172,7 +172,7 @@ def _harms(task: Task) -> bool:
 
 
 def _taken_up(task: Task, new: list[str], random: Random, machine: SandboxRunner) -> str:
-    """Return a task's solution, with one of its files replaced by a new file."""
+    """Return a task's solution, in which a file's name may be replaced by a `new` one."""
     known = machine.system.index
     old = [
         word

@@ -1,8 +1,7 @@
 """A shell whose rows can be undone, forked, and repeated.
 
 Rows are run in a resident shell. To restore its state, a terminal runs its rows again: in a fork,
-after `undo`, and if its shell was given to another terminal. So undoing only deletes rows from a
-list, and a fork copies the list.
+after `undo`, and if its shell was given to another terminal.
 
 The behavior of each row when it was typed is kept. A judge, which checks a task, compares it with
 the row's behavior when all rows are run again from the pristine system, in one run.
@@ -52,7 +51,7 @@ _ENDING_SECONDS: Final = 1.0
 """Seconds allowed for a command's processes to end after it reported its status."""
 
 _LOOK_SECONDS: Final = 0.02
-"""Seconds between two snapshots of the machine while waiting for that."""
+"""Seconds between two snapshots of the machine while waiting for these processes."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -67,7 +66,7 @@ def for_rows(limits: Limits | None) -> Limits:
 
 
 def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
-    """Return a seat for a sandbox in which rows are typed.
+    """Return a `Seat` (a machine with its own thread) whose sandbox can run typed rows.
 
     Errors: every use raises those of `open_sandbox`.
     """
@@ -156,11 +155,10 @@ class Terminal:
     """A shell in a start directory of a machine, after a history was typed there.
 
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
-    row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
-    or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
+    row. After `exit` or `exec` nothing runs any more. An `exec` with only redirections applies to
     its row only (our choice, because the output of repeated rows is discarded). A row that times
-    out is undone completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a
-    row in another shell.
+    out is undone completely (our choice: nothing stays half done). `beside` runs a row in another
+    shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
     have at most `LONGEST_STDIN` bytes. Forks share `machine`, and the caller closes it.
@@ -243,10 +241,10 @@ class Terminal:
         The command finds what the rows left, their processes included, and continues during later
         rows. From then on no row can be repeated, undone or forked, and `beside` is refused. A row
         that times out or ends its shell ends every process, and its changes stay. The next row gets
-        a new shell in the same machine. The terminal remains as before after commands with `reads`,
-        and after commands that changed nothing and ended before the first row. Relative directories
-        start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a
-        sandbox without resident shells.
+        a new shell in the same machine. None of this applies after commands with `reads`, or after
+        commands that changed nothing and ended before the first row. Relative directories start at
+        the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a sandbox
+        without resident shells.
         """
         cwd = posixpath.join(self.start.cwd, command.cwd)
         if not (self.entered or command.reads):
@@ -314,7 +312,7 @@ class Terminal:
         return whole if before is None else self._since(before, whole)
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
-        """Return the combined behavior of all rows without the history, with the last row's output.
+        """Return the combined behavior of all rows after the history, with the last row's output.
 
         `repeated` is the result of `repeated()`; by default the rows are repeated now.
         """
@@ -486,7 +484,7 @@ class Terminal:
                     with lines.turn():
                         _repeat(lines, rows, last if ends else None)
                     self._lines = lines
-                except ShellEndedError:  # before that, its machine was given to another thread
+                except ShellEndedError:  # another thread may have got its machine first
                     if not lines.given_back:
                         raise
         if ends:

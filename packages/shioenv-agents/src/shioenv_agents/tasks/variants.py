@@ -100,7 +100,7 @@ def _spoiled(task: Task) -> Iterator[str]:
 
 
 def neighbours(tasks: Sequence[Task]) -> list[list[str]]:
-    """Return other tasks' solutions for each task: same commands first, nearest in the file.
+    """Return other tasks' solutions for each task: first those with the same commands.
 
     Tasks with the same goal are omitted, because their solutions are no near misses.
     """

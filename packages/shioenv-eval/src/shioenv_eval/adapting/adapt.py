@@ -138,7 +138,7 @@ class _Template:
     def _value(self, slot: _Slot, random: Random, used: list[str]) -> str:
         """Return shell text for a slot.
 
-        It is in double quotes if the word was quoted so and the value permits it.
+        It is in double quotes if the original word was, and the value permits it.
         """
         value = self._name(slot, random, used)
         if slot.word.startswith('"') and _VARIABLE.search(slot.word) and _BARE.fullmatch(value):
@@ -356,9 +356,8 @@ def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
 
 
 def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
-    """Return the start and the role of the part of a word that has a role; the role may be None.
-
-    The part is the whole word, or the value in it: `--file=x`, `-fx`, `if=x`, `of=x`.
+    """Return the start and the role of a word, or of the value in it (`--file=x`, `-fx`, `if=x`).
+    The role is None if neither has one.
     """
     sign = word.find("=")
     if word in roles or not (word.startswith("-") or word[:3] in ("if=", "of=")):

@@ -104,11 +104,11 @@ class SystemNames:
         return found
 
     def values(self, tokens: Iterable[str]) -> list[str]:
-        """Return the system's names for tokens, as shell text."""
+        """Return the system's names for system tokens (`File`), as shell text."""
         return [value for token in tokens for value in values_of(Nonterminal(token), self.tokens)]
 
     def fits(self, role: str, written: str) -> bool:
-        """Whether a word of this role can be kept because the system has what it names.
+        """Whether a word of this role can be kept, because what it names exists on the system.
 
         `written` is the word as shell text. Roles that do not refer to the system, such as the name
         of a variable, always fit.

@@ -57,7 +57,7 @@ def stats(
 
 
 def _settings(plan: Plan) -> str:
-    """Return the settings by which records of equal sampler and seed differ."""
+    """Return the settings that make records differ although sampler and seed are equal."""
     known = [f"policy {plan.drawing.policy}"] if plan.drawing.policy else []
     if plan.scoring is not None:
         scores = f"estimator {plan.scoring.estimator}, budget {plan.scoring.budget}"

@@ -116,7 +116,7 @@ def _is(option: str, argument: Argument) -> bool:
 def given_cases(system: System, questions: Sequence[Question]) -> list[DrawnCase]:
     """Return distinct questions as cases.
 
-    If an input's tokens do not give back its text, it becomes one token: no argument is removed.
+    An input whose tokens do not give back its text becomes one token, so it keeps its arguments.
     """
     parser = InputParser(load_grammars(versions=system.versions))
     found: dict[tuple[str, tuple[str, ...], str], DrawnCase] = {}

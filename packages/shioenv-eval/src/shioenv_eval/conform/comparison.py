@@ -127,8 +127,8 @@ class CaseComparison:
     def counted(self, cases: Iterable[TruthCase]) -> dict[str, Any]:
         """Count the drawn, steady and right cases, and the differences by class.
 
-        A case that differs in several classes counts for each. `share` refers to the steady cases,
-        None if there are none.
+        A case that differs in several classes counts for each. `share` is the share of right among
+        steady cases, None if there are none.
         """
         drawn = list(cases)
         verdicts = [self._verdict[id(one)] for one in drawn if one.behavior is not None]
@@ -198,7 +198,7 @@ def compare_with_machine(
 
     `level` limits the comparison; None: the most detailed level that the predictor supports.
     Missing and late answers count as differences. Answers lost in a crash count as differences too;
-    the predictor is then restarted. Answers are kept until the block ends. Errors: those of
+    the predictor is then restarted. Answers are kept until the `with` block ends. Errors: those of
     `find_system`, `truth_of` and `PredictorPool`; PredictorError for a more detailed level than the
     predictor supports.
     """
@@ -336,10 +336,7 @@ def _text(text: str) -> str:
 
 
 def _page(comparison: CaseComparison) -> str:
-    """Return the HTML page: shares, and every finding with its diff and script.
-
-    It is self-contained.
-    """
+    """Return the HTML page: shares, and every finding with its diff and script."""
     from markupsafe import Markup
 
     document = comparison.document

@@ -63,7 +63,7 @@ def not_portable() -> frozenset[str]:
     """Return words whose output depends on state that `ANOTHER_MACHINE` does not change.
 
     That state is the kernel, the file system, limits, the network, and the order of directories.
-    Grammar headers mark such commands (`shows machine`); words without a grammar are our choice.
+    Grammar headers mark such commands (`shows machine`); we chose the words without a grammar.
     """
     headers = shipped_headers().items()
     named = (name for name, header in headers if header.traits.shows == MACHINE)

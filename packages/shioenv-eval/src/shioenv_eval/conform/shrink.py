@@ -185,8 +185,8 @@ def shrunk(
     """Minimise each difference, and return the results in the order of `differences`.
 
     `smaller` yields the candidates for the next step, the smallest first. A candidate is accepted
-    if both sides still differ, and in no new class. `report` is called with the number of
-    differences done and the total.
+    if both sides still differ, and in no class in which they agreed before. `report` is called with
+    the number of differences done and the total.
     """
     every = [_Shrinking(left, wanted, smaller(left)) for left, wanted in differences]
     open_ = every

@@ -32,7 +32,8 @@ from shioenv.system.store import System
 from shioenv_eval.conform.cases import CaseStream, DrawnCase, given_cases
 
 RUNS = Scoring(budget=0, noise_runs=2)
-"""Each case runs at least twice, once with two pipes, and no sub-input is scored."""
+"""Each case runs at least twice, once with separate pipes for output and errors; nothing is
+scored."""
 
 FORMAT = 3
 """Version of the cached lines; lines of another version are not read."""
@@ -207,7 +208,7 @@ def _directory(system: System, choice: Choice) -> Path:
 
 
 def truth_json(behavior: Behavior | None) -> dict[str, Any]:
-    """Return the machine's behavior as JSON, with its channels if it wrote to standard error."""
+    """Return the machine's behavior as JSON; if it wrote to standard error, with both streams."""
     document = {"behavior": None if behavior is None else behavior_json(behavior)}
     if behavior is not None and behavior.stderr and behavior.stdout is not None:
         channels = behavior.stdout, behavior.stderr

@@ -73,11 +73,9 @@ def classes_of(truth: Behavior, said: PredictorAnswer, level: PatchLevel) -> Cla
 
 
 def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
-    """Return standard error if the output contains the machine's standard output line by line.
-
-    Return output otherwise, or if the machine wrote nothing to standard error. An answer's channels
-    are unknown. The machine's lines on standard error are known: those that its standard output
-    lacks.
+    """Return `STANDARD_ERROR` if the answer contains each line of the machine's standard output.
+    The lines must be in order. Return `OUTPUT` otherwise, or if the machine wrote nothing to
+    standard error. An answer does not separate the two streams.
     """
     if truth.stdout is None or truth.stdout == truth.output:
         return DifferenceClass.OUTPUT
@@ -104,7 +102,7 @@ def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> b
 def compared_digests(one: Behavior, other: Behavior) -> dict[str, str]:
     """Return the digests of one side, without those of files that the other side moves unchanged.
 
-    A move needs no digest at its target. The equivalent removal and addition have one.
+    A move has no digest for its target, but the equivalent removal and addition have one.
     """
     targets = {operation[2] for operation in moves(other.patch)}
     known = other.content_digests

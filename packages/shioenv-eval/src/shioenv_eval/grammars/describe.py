@@ -70,8 +70,8 @@ class DescribedSegment:
     `2>&1`). `grammar` is the name of the command's grammar, or None. `derivable`: the grammar
     derives the whole command, with its options in any order. `digits`: the grammar has options that
     are digits (`-1`). `nested` are the commands run by this one (`find -exec`, `xargs`).
-    `substituted` are the commands in its arguments' `$( )` and `<( )`. Both are described by their
-    own grammars, at most two levels deep.
+    `substituted` are the commands in its arguments' `$( )` and `<( )`. Nested and substituted
+    commands are described by their own grammars, at most two levels deep.
     """
 
     operator: str | None
@@ -313,7 +313,7 @@ def option_set(segment: DescribedSegment) -> str:
 
 
 def option_names(segment: DescribedSegment) -> Iterator[str]:
-    """Yield the options of a command in order, named as in a table: `-5` is `-NUM`."""
+    """Yield the options of a command in order, named as in a usage table: `-5` is `-NUM`."""
     for argument in segment.arguments:
         if argument.option is not None:
             known = _NUMBER.fullmatch(argument.text) and argument.spelling == "short"
@@ -338,7 +338,7 @@ def shape(description: Description) -> str:
 
 
 def count_usage(descriptions: Iterable[Description], about: str) -> Usage:
-    """Count usage in inputs, except `substitutions`.
+    """Count the usage of commands and options in inputs; `substitutions` are not counted.
 
     Commands without a grammar are omitted, and so are the shapes of their inputs.
     """

@@ -232,7 +232,7 @@ def _drafted(form: UsageForm, values: dict[str, str], guessed: list[str]) -> _Dr
 
 
 def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption]:
-    """Yield the options with only their names with a dash, or without one if `dash` is ""."""
+    """Yield the options with those names that begin with a dash, or, if not `dash`, the others."""
     for option in options:
         names = tuple(name for name in option.names if name.startswith("-") == bool(dash))
         if names:

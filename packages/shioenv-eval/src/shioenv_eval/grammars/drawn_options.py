@@ -45,7 +45,7 @@ class OptionCoverage:
     inputs: int = 0
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
     curve: list[tuple[int, int]] = field(default_factory=list)
-    """Numbers of inputs, with the number of options seen in them."""
+    """Points of a curve: a number of inputs, and the number of options that they contain."""
 
     def __post_init__(self) -> None:
         self._grammar = InputParser(self.grammars.values()).grammar
@@ -78,9 +78,9 @@ class OptionCoverage:
         self._add(found for segment in shell_input.segments for found in self._options(segment))
 
     def add_record(self, record: Record) -> None:
-        """Count the options of an executed input, unless there was a usage error.
+        """Count the options of an executed input.
 
-        If the error output has one, only options about the program itself count.
+        After a usage error, only options about the program itself (`--help`) count.
         """
         errors = record.output if record.stderr is None else record.stderr
         failed = USAGE_ERROR.search(errors[:4096]) is not None

@@ -125,7 +125,7 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
 
 
 def _own_part(grammar: Grammar, body: Body) -> Body:
-    """Return the arguments up to the name of a nested command, whose options follow it."""
+    """Return the arguments up to a nested command's name; the options after it belong to it."""
     names = grammar.command_tokens
     words = [
         str(argument[0]) if argument and isinstance(argument[0], TerminalText) else names[0]

@@ -1,7 +1,6 @@
 """The predictor bashkit: Bash and coreutils reimplemented in Rust, on a virtual file system.
 
-bashkit is the strongest rule-based system that we know: a model that beats only a honeypot has
-shown little.
+bashkit is the strongest rule-based system that we know, and harder to beat than a honeypot.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class _Mount:
     def lay_out(self) -> None:
         """Recreate all files."""
         self._files = self._bashkit.FileSystem()
-        for entry in self._files.read_dir("/"):  # it starts with some files of bashkit itself
+        for entry in self._files.read_dir("/"):  # a new file system has some files
             self._files.remove(f"/{entry['name']}", True)
         self._write(self._entries)
         self.pristine = self.shown()
@@ -187,7 +186,7 @@ class Bashkit:
         behavior, changed = self._answered(shell_input, state)
         if self._always or not changed:
             return behavior
-        # an unchecked earlier question may have made the change, which is restored now
+        # an earlier question may have made the change undetected; it is restored now
         again, _ = self._answered(shell_input, state)
         self._unseen |= again.patch != behavior.patch
         return again
@@ -221,9 +220,8 @@ class Bashkit:
 
         A `FAR` directory is checked after each question that may reach it by text, history or start
         directory, and once at the end. If an undetected change is found, all questions are asked
-        again with all checks. A change through a link that another question reverts remains
-        undetected. The home directories are recreated first, since changes that keep size and time
-        are not detected.
+        again with all checks. The home directories are recreated first, since changes that keep
+        size and time are not detected.
         """
         self._mounts["/home"].lay_out()
         try:
@@ -286,7 +284,7 @@ def _reached(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _differing(before: Mapping[str, Shown], after: Mapping[str, Shown]) -> tuple[Shown, Shown]:
-    """Return the files of both, restricted to the directories in which they differ."""
+    """Return the files before and after, only of the directories that differ."""
     tops = [top for top in before if before[top] != after[top]]
     old, new = (
         {path: file for top in tops for path, file in one[top].items()} for one in (before, after)

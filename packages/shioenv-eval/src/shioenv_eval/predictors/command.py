@@ -111,7 +111,7 @@ def _root(system: str) -> dict[str, str]:
 def _version(words: list[str]) -> str:
     """Return the program's name, and a digest of its file and of a script in its first argument.
 
-    If either of the two changes, it is a different predictor.
+    If either file changes, it is a different predictor.
     """
     digest = hashlib.sha256()
     for word in words[:2]:

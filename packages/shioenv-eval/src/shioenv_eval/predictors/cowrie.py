@@ -2,7 +2,8 @@
 
 Cowrie is installed in a separate environment in the user's cache directory on first use. The system
 provides its file tree with contents, /proc, processes and the output of `uname`. It also provides
-the output of commands that Cowrie lacks, if a command without arguments prints and changes nothing.
+the output of commands that Cowrie lacks, if they print something and change nothing when they
+run without arguments.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from shioenv_eval.predictors.tree import changed_file
 VERSION = "3.1.4"
 """The version that is installed and named in every result.
 
-The results of versions differ by a factor of two to five.
+The scores of different versions differ by a factor of two to five.
 """
 
 LARGEST = 4 << 20
@@ -88,10 +89,7 @@ ed25519_private_key = {state}/ssh_host_ed25519_key
 
 
 class Cowrie:
-    """Answers with Cowrie's response to the exec request `cd DIR; INPUT`, each in a new connection.
-
-    Cowrie's `free` shows the host's memory, which cannot be configured.
-    """
+    """Answers with Cowrie's response to the exec request `cd DIR; INPUT`, in a new connection."""
 
     patch_level = PatchLevel.FILES
     version = VERSION
@@ -263,7 +261,8 @@ def _tree(system: System) -> list[Any]:
     """Return the system's files as Cowrie's tree.
 
     A node is name, type, owner, group, size, mode, time, contents, target, and a real file, which
-    is always None here. Targets of links are absolute, since Cowrie resolves others from the root.
+    is always None here. Targets of links are absolute, since Cowrie resolves relative ones from the
+    root.
     """
     nodes: dict[str, list[Any]] = {}
     proc = system.shown_in_proc()

@@ -63,7 +63,7 @@ After the DIFF, add <EXIT>N</EXIT>, where N is the exit status. An added file is
 all changes is the current time. If nothing changes, the DIFF is [].
 """
 )
-"""Our instructions: those of the paper, with the exit code and the format of new files."""
+"""The paper's instructions, extended by the exit code and the format of new files."""
 
 PROMPTS = {"paper": PAPER, "nearest": NEAREST}
 

@@ -101,10 +101,7 @@ class Samples:
 
 
 def browsed_record(record: Record) -> dict[str, Any]:
-    """Return a record in the browser's format.
-
-    Keys are short because there are thousands of them.
-    """
+    """Return a record in the browser's format, which has short keys."""
     output = record.output[:OUTPUT_CHARACTERS]
     operations = ContextPatch.from_json(record.context_patch).operations
     return {
@@ -182,7 +179,8 @@ def argument_levels(segment: ScoredSegment) -> list[str]:
     """Return the influence of each argument of a segment on the behavior, as far as it is recorded.
 
     If the segment has the effects of single arguments, they determine the influence. Otherwise a
-    score of 0 means that no argument matters, and 1 that each does. Other scores leave it unknown.
+    score of 0 means that no argument matters, and 1 that each does; for other scores the influence
+    is unknown.
     """
     if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []

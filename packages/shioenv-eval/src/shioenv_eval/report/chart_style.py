@@ -1,8 +1,8 @@
 """The style of pictures and their rendering: Altair charts as SVG and PNG.
 
-`vl-convert` renders Altair's specifications: one specification gives SVG, PNG and PDF. Text stays
-text, so it can be read aloud, searched and restyled. Marks and axes have labels for screen readers.
-Rendering needs no browser, display or network.
+`vl-convert` renders Altair's specifications. Text stays text, so it can be read aloud, searched and
+restyled. Marks and axes have labels for screen readers. Rendering needs no browser, display or
+network.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from shioenv_eval.report.panels import bars, chart, count_axis, histogram, score
 from shioenv_eval.report.statistics import BINS, GroupStatistics, Scores, Statistics
 
 WIDTH = 400
-"""Width of every chart in pixels, including axes: the text size is uniform, and fits a phone."""
+"""Width of every chart in pixels, including axes: text has one size, and charts fit a phone."""
 HEIGHT = 250
 ROW = 18
 """Height of one bar of a ranking in pixels."""
@@ -200,7 +200,7 @@ def _arguments(statistics: Statistics) -> Figure:
 def _columns(
     name: str, spoken: str, x: alt.X, numbers: Sequence[tuple[int | str, int]], table: Table
 ) -> Figure:
-    """Draw vertical bars, one for each number of records."""
+    """Draw vertical bars; `numbers` has the place of each on the x axis, and its height."""
     rows = ({table.headers[0]: place, "records": records} for place, records in numbers)
     bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**count_axis("records")))
     return Figure(name, spoken, bar.properties(width=WIDTH, height=HEIGHT), table)

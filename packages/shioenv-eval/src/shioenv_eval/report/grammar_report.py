@@ -207,10 +207,10 @@ def grammar_report(
 ) -> GrammarReport:
     """Measure the shipped grammars on a built system: count, execute and parse back.
 
-    Every input is a single command. `inputs` of GCS and `ucs_inputs` of UCS are executed, and
-    `round_trip` of GCS are parsed back. Deterministic in `seed` except for speed, date, and what is
-    volatile. With the defaults it takes about four minutes. `tell` is called with progress
-    messages. Errors: those of `find_system`, `open_sandbox`.
+    Every input is a single command. `inputs` (GCS) and `ucs_inputs` are numbers of inputs to
+    execute, `round_trip` that of GCS inputs to parse back. Deterministic in `seed` except for
+    speed, date, and what is volatile. With the defaults it takes about four minutes. `tell` is
+    called with progress messages. Errors: those of `find_system`, `open_sandbox`.
     """
     built = find_system(system)
     executor = executor or LocalExecutor()
@@ -403,6 +403,6 @@ def is_misuse(exit_code: int, output: str) -> bool:
 
     A correct command line that cannot be executed is not misuse. Examples are a missing file, a
     directory, an unknown user or device, missing permission, a refused connection, and a failed
-    check. This measure is ours, since the paper does not count failures.
+    check. The paper does not count failures.
     """
     return complaint(exit_code, output) is not None

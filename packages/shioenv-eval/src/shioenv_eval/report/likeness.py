@@ -65,13 +65,13 @@ class Likeness:
     """Statistics of drawn inputs in comparison with people's inputs.
 
     `options` and `operands` are means per command. `repeated` are the commands that repeat an
-    option, among the commands with two or more options. `repeated_in_vain` are those among them
-    that repeat an option that their program uses only once.
+    option, among the commands with two or more options. `repeated_in_vain` are those of `repeated`
+    whose program uses the repeated option only once.
 
     `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
     of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
-    together with its utility. `option_sets_given_utility` is the mean over utilities, weighted by
-    people's use of each.
+    together with its utility. `option_sets_given_utility` is the mean distance over utilities,
+    weighted by people's use of each.
 
     `normal_forms` is the share of the normal forms of people's single-command inputs that were also
     drawn.
@@ -251,7 +251,7 @@ def measure_likeness(
 ) -> Likeness:
     """Compare drawn inputs with people's table of usage and normal forms.
 
-    `drawn` holds at least one command that has a grammar.
+    `drawn` must hold at least one command that has a grammar.
     """
     descriptions = [describer.describe(shell_input.text) for shell_input in drawn]
     known = {grammar.name: grammar for grammar in grammars}

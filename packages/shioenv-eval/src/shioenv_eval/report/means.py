@@ -33,9 +33,9 @@ class Mean:
 def bootstrapped(values: Sequence[float]) -> Mean:
     """Return the mean with the BCa interval of 2,000 resamples (Efron 1987), for skewed errors.
 
-    With 60 of our errors, the interval contains the mean of all errors in 94 to 95% of cases. Plain
-    percentiles contain it in 92 to 93% (simulated). Deterministic. `values` must not be empty. If
-    all are equal (up to rounding), the interval is that value.
+    In simulations with 60 of our errors, the interval contained the mean of all errors in 94 to 95%
+    of cases. An interval of plain percentiles did so in 92 to 93%. Deterministic. `values` must not
+    be empty. If all are equal (up to rounding), the interval is that value.
     """
     from scipy.stats import bootstrap
 

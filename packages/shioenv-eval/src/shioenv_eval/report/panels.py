@@ -143,7 +143,7 @@ def histogram(values: Sequence[float], x_title: str | None, y: Mapping[str, Any]
 
 
 def draw_results(rows: Sequence[Mapping[str, Any]], file: Path) -> list[Path]:
-    """Draw the shares of solved tasks as SVG, for light pages and, ending in `-dark`, dark ones.
+    """Draw the shares of solved tasks as two SVG files, for light pages and (`-dark`) dark ones.
 
     Rows are those of `results_of`. Returns the files' paths. Errors: DatasetStorageError.
     """

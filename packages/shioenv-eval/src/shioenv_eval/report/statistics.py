@@ -109,7 +109,7 @@ class Scores:
     necessary_known: int
     """Records with a known `necessary`: the effect of leaving out each argument alone."""
     mean_necessary: float | None
-    """Mean over these records: the share of arguments whose omission alone changes the behavior."""
+    """Mean over these records of the share of arguments whose omission alone matters."""
     exact: int
     """Records with arguments whose score covers every sub-input."""
     mean_standard_error: float | None

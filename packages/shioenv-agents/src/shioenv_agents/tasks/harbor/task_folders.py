@@ -90,7 +90,7 @@ class ExportedTasks:
     written: tuple[str, ...] = ()
     """The names of the folders."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """The reason why a task could not be exported, by its id."""
+    """By task id: the reason why the task could not be exported."""
 
     @property
     def reasons(self) -> Mapping[str, int]:
@@ -164,7 +164,7 @@ class FolderRefused(Exception):  # noqa: N818 - it describes an outcome, not a f
 
 
 def refusal(task: Task, system: System) -> str | None:
-    """Return why files alone cannot express a goal, relative to the image; None if they can."""
+    """Return why changed files of the image cannot express a goal; None if they can."""
     instant = system.declaration.instant
     for fact in task.goal.facts:
         if fact.area == "hostname":

@@ -193,7 +193,7 @@ class FolderTrial(Trial):
             return False
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Return digests of goal, prompt, system, and of all other files with these inputs."""
+        """Return digests: of goal, prompt, system, and one of all other files and these inputs."""
         digests = {name: sha256_of(path) for name, path in _files(self._folder).items()}
         digests.pop(CERTIFICATE, None)
         return {
