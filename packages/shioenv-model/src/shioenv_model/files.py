@@ -77,6 +77,13 @@ class _Material(TypedDict, total=False):
     recipe_sha256: str
 
 
+class _Base(TypedDict):
+    """The model of another machine that a model adds to."""
+
+    name: str
+    digest: str
+
+
 class _Card(TypedDict, total=False):
     """The fields of a card that are used here."""
 
@@ -90,6 +97,7 @@ class _Card(TypedDict, total=False):
     license: str
     limits: str
     version: str
+    base: _Base
 
 
 class _System(TypedDict):
@@ -152,7 +160,7 @@ def load_model(
             f"{name} is a sequence model, which is used together with a memory",
             hint=f"--seq2seq {name}",
         )
-    memory = Memory(directory)
+    memory = load_memory(directory)
     written = None
     if seq2seq is not None:
         written = load_seq2seq(seq2seq, memory=memory, world=world)
@@ -160,6 +168,24 @@ def load_model(
         memory, card, written=written, stages=stages, stages_name=stages_name,
         abstain_below=abstain_below, world=world, sources=sources,
     )  # fmt: skip
+
+
+def load_memory(directory: Path) -> Memory:
+    """Load the memory in a model's directory, with the memory that it adds to.
+
+    Errors: ModelError, also if the known model of the base's name has another digest.
+    """
+    base = read_card(directory).get("base")
+    if base is None:
+        return Memory(directory)
+    other = load_memory(opened(located(base["name"])))
+    if other.digest != base["digest"]:
+        raise ModelError(
+            f"it adds to the model {base['name']} {base['digest']}; the known one is "
+            f"{other.digest}",
+            hint="run `shioenv train memory` with --onto again",
+        )
+    return Memory(directory, base=other)
 
 
 def load_seq2seq(

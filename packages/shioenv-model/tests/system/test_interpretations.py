@@ -11,10 +11,10 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.runner import State
 from shioenv.system.store import System
 from shioenv_model.composition.call import Call
-from shioenv_model.memory.example_records import Induced
+from shioenv_model.memory.example_records import Induced, stored_behavior
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.interpret import Interpreter
-from shioenv_model.memory.memory import stored_behavior, taken
+from shioenv_model.memory.memory import taken
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import world_called
 from support.seen import Seen

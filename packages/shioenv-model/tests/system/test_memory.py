@@ -224,9 +224,35 @@ def test_records_are_added_to_a_model(
     assert b"Module" in asked(larger, "lsmod").behavior.output
     for text in ("cat nowhere.txt", "cat gone.txt", "echo hello > out.txt"):
         assert asked(larger, text).behavior == asked(remembered[0], text).behavior
-    (base / "model.json").write_text(json.dumps({**known, "system_digest": "0" * 64}))
-    with pytest.raises(ModelError, match="not a memory of debian-12"):
+    (base / "model.json").write_text(json.dumps({**known, "kind": "table"}))
+    with pytest.raises(ModelError, match="is not a memory"):
         extend_memory(base, [tmp_path / "more"], tmp_path / "other", name="larger")
+
+
+def test_records_of_another_machine_are_added_beside_a_model(
+    dataset: Path, tmp_path: Path, remembered: tuple[Remembering, Remembering]
+) -> None:
+    from shioenv.dataset.external import CommandList, import_commands
+    from shioenv.irreducibility.scoring import UNSCORED
+    from shioenv_model.files import load_model
+    from shioenv_model.training.memory_training import extend_memory, train_memory
+
+    base = tmp_path / "base"
+    known = train_memory([dataset], base, name="small", questions=40, seed=0)
+    (base / "model.json").write_text(json.dumps({**known, "system_digest": "0" * 64}))
+    (tmp_path / "inputs").write_text("lsmod\necho more; lsmod\n")
+    own = CommandList(tmp_path / "inputs", start_directories=(HOME,))
+    import_commands(own, tmp_path / "own", scoring=UNSCORED)
+    card = extend_memory(base, [tmp_path / "own"], tmp_path / "made", name="larger")
+    assert (card["records"], card["base"]["name"]) == (2, str(base))
+    larger = memory(Setting(str(tmp_path / "made"), "debian-12", HOME))
+    assert b"Module" in asked(larger, "lsmod").behavior.output
+    assert asked(larger, "cat gone.txt").behavior == asked(remembered[0], "cat gone.txt").behavior
+    assert load_model(tmp_path / "made").system == "debian-12"
+    head = (base / "index.json").read_bytes()
+    (base / "index.json").write_bytes(head + b"\n")
+    with pytest.raises(ModelError, match=f"adds to the model {base}"):
+        load_model(tmp_path / "made")
 
 
 def asked(predictor: Remembering, text: str) -> Answer:

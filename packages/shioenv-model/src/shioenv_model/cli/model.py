@@ -45,7 +45,7 @@ def show(model: Name = "default") -> shared.Printout:
 
     path = located(model)
     card = read_card(opened(path))
-    learned = card.get("learned", {})
+    learned, base = card.get("learned", {}), card.get("base")
     parts = ", ".join(
         f"{each['records']} {each['policy']} ({each['sampler']}, seed {each['seed']})"
         for each in card.get("material", [])
@@ -58,7 +58,12 @@ def show(model: Name = "default") -> shared.Printout:
         "records": card.get("records"),
         "material": parts,
         **_origin(card),
-        "accuracy": f"{learned.get('right')} of {learned.get('held_back')} held-out inputs",
+        **(
+            {"accuracy": f"{learned['right']} of {learned['held_back']} held-out inputs"}
+            if learned
+            else {}
+        ),
+        **({"adds to": f"{base['name']} {base['digest']}"} if base else {}),
         "limits": card.get("limits"),
         "license": card.get("license"),
     }

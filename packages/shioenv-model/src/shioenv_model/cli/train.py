@@ -120,7 +120,8 @@ def memory(
         typer.Option(
             metavar="MODEL",
             autocompletion=shared.completing("shioenv_model.files:model_names"),
-            help="Add the records to this model, without training it again.",
+            help="Add the records to this model, without training it again. For records of another "
+            "system, the new model answers for that system and needs this one to be loaded.",
         ),
     ] = None,
 ) -> shared.Printout:
@@ -132,7 +133,7 @@ def memory(
     import tempfile
 
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_model.files import located, opened, pack
+    from shioenv_model.files import pack
     from shioenv_model.training.material import datasets_in
     from shioenv_model.training.memory_training import extend_memory, train_memory
 
@@ -144,8 +145,7 @@ def memory(
     with making_in as making, Meter(lasting=True, stopped=stopped) as meter:
         directory = Path(making) / "model"
         if onto:
-            base = opened(located(onto))
-            card = extend_memory(base, found, directory, name=name, report=meter.update)
+            card = extend_memory(onto, found, directory, name=name, report=meter.update)
             pack(directory, out)
         else:
             card = train_memory(
@@ -153,15 +153,18 @@ def memory(
                 write=partial(pack, file=out),
             )  # fmt: skip
     size = out.stat().st_size
-    learned = card["learned"]
-    lines = printing.rows(
-        {
-            "model": f"{out}, {size / 1e6:.1f} MB",
-            "records": f"{card['records']} of {card['system']} {card['system_digest'][:12]}",
-            "accuracy": f"{learned['right']:.3f} of {learned['held_back']} held-out inputs "
-            f"({learned['right_among_candidates']:.3f} if any candidate counts)",
-        }
-    )
+    rows: dict[str, object] = {
+        "model": f"{out}, {size / 1e6:.1f} MB",
+        "records": f"{card['records']} of {card['system']} {card['system_digest'][:12]}",
+    }
+    if learned := card.get("learned"):
+        rows["accuracy"] = (
+            f"{learned['right']:.3f} of {learned['held_back']} held-out inputs "
+            f"({learned['right_among_candidates']:.3f} if any candidate counts)"
+        )
+    if other := card.get("base"):
+        rows["adds to"] = f"{other['name']} {other['digest']}"
+    lines = printing.rows(rows)
     return shared.Printout({**card, "file": str(out), "bytes": size}, lines)
 
 
@@ -196,11 +199,10 @@ def examples(
     """
     import tempfile
 
-    from shioenv_model.files import located, opened, pack
-    from shioenv_model.memory.memory import Memory
+    from shioenv_model.files import load_memory, located, opened, pack
     from shioenv_model.training.token_examples import Examples
 
-    kept = Memory(opened(located(memory))) if memory else None
+    kept = load_memory(opened(located(memory))) if memory else None
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
         directory = Path(making) / "examples"
         _prepare(material, directory, checkpoint, kept, neighbours, meter)

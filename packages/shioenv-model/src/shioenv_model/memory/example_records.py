@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FileEntry
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
 from shioenv_model.bash.work import uncounted
 from shioenv_model.memory.functions.language import Language, Refusal
 from shioenv_model.memory.rewrite import Kept, Taken
@@ -162,3 +165,28 @@ def _is_example(record: Record) -> bool:
     if not trees and theirs.tree is not None:
         trees = [theirs.tree]
     return not any(len(tree.entries or ()) > _WALKED for tree in trees)
+
+
+def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
+    """Convert a recorded behavior into a `Behavior`. Without `fits` the patch is left out."""
+    output = kept.output.encode("utf-8", "surrogateescape")
+    stdout, stderr = (b"", output) if kept.is_error else (output, b"")
+    if kept.channels is not None:
+        stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
+    patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
+    return Behavior(
+        kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
+    )
+
+
+def stored_behavior(behavior: Behavior) -> Kept:
+    """Convert a behavior into the form that a memory stores."""
+
+    def text(data: bytes) -> str:
+        return data.decode("utf-8", "surrogateescape")
+
+    out, err = behavior.stdout, behavior.stderr
+    output, patch = text(behavior.output), behavior.patch.to_json()
+    channels = (text(out), text(err)) if out and err else None
+    is_error = bool(err) and not out
+    return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)

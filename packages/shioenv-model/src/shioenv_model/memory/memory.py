@@ -13,6 +13,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -31,6 +32,7 @@ from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import uses_start_values
 from shioenv_model.composition.opening import read_redirected_input, umask_of
+from shioenv_model.memory.example_records import recorded_behavior
 from shioenv_model.memory.facts import (
     directory_tree,
     here,
@@ -116,16 +118,21 @@ class Finding:
 class Memory:
     """Answers single commands, and other inputs if exactly these were executed."""
 
-    def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
+    def __init__(
+        self, directory: str | Path, ranker: Ranker | None = None, base: Memory | None = None
+    ) -> None:
         """Open a directory with an index (`write_index`) and a world. Errors: ModelError.
 
-        `ranker` replaces the ranker in the directory.
+        `ranker` replaces the ranker in the directory. `base` is a memory of another machine,
+        with far more records. It answers, by translation, what no record has exactly.
         """
         directory = Path(directory)
         self.index = Index(directory)
         self.world = read_world(directory)
+        self.base = base
         kept = directory / "ranker.npz"
-        self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
+        without: Ranker = base.ranker if base else untrained()
+        self.ranker: Ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else without)
         self._forms = Forms()
         self.taken = lru_cache(maxsize=1_500)(self._taken)
         """Parse a record's command, by the record's number; None if it is not a single command."""
@@ -133,10 +140,11 @@ class Memory:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the index's head and the ranker: the first twelve digits of SHA-256."""
+        """A hash of the index's head, ranker and base: the first twelve digits of SHA-256."""
         directory = self.index.directory
         kept = [directory / name for name in ("index.json", "ranker.npz")]
         parts = [each.read_bytes() for each in kept if each.exists()]
+        parts += [self.base.digest.encode()] if self.base else []
         return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
     @cached_property
@@ -172,6 +180,9 @@ class Memory:
         Only `sources` are used: records, functions or both. The state must have a machine
         (`World.placed`). Errors: those of `answer`.
         """
+        with suppress(Abstained):
+            if self.base is not None:
+                return self.base.near(call, state, sources)
         spend(_FIND)
         ours = self.take(call, state)
         if ours is None:
@@ -488,18 +499,6 @@ def _fits(kept: Kept, state: State) -> bool:
     return True
 
 
-def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
-    """Convert a recorded behavior into a `Behavior`. Without `fits` the patch is left out."""
-    output = kept.output.encode("utf-8", "surrogateescape")
-    stdout, stderr = (b"", output) if kept.is_error else (output, b"")
-    if kept.channels is not None:
-        stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
-    patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
-    return Behavior(
-        kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
-    )
-
-
 def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior:
     """Return the behavior with new files' permissions adapted to the state's umask.
 
@@ -558,19 +557,6 @@ def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
             if content is not None and str(made.get("perms", "")).startswith("-"):
                 digests[names[0]] = hashlib.sha256(content).hexdigest()
     return replace(behavior, content_digests=digests) if digests else behavior
-
-
-def stored_behavior(behavior: Behavior) -> Kept:
-    """Convert a behavior into the form that a memory stores."""
-
-    def text(data: bytes) -> str:
-        return data.decode("utf-8", "surrogateescape")
-
-    out, err = behavior.stdout, behavior.stderr
-    output, patch = text(behavior.output), behavior.patch.to_json()
-    channels = (text(out), text(err)) if out and err else None
-    is_error = bool(err) and not out
-    return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)
 
 
 def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:

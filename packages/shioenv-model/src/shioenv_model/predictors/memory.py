@@ -18,9 +18,18 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
-from shioenv_model.files import is_sealed, keep_private, located, opened, read_card, seal
+from shioenv_model.files import (
+    is_sealed,
+    keep_private,
+    load_memory,
+    located,
+    opened,
+    read_card,
+    seal,
+)
+from shioenv_model.memory.example_records import recorded_behavior
 from shioenv_model.memory.index import FORMS, LAYOUT, holds_index
-from shioenv_model.memory.memory import Memory, recorded_behavior
+from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rank import command_difference
 from shioenv_model.memory.world import World, world_of_system
 from shioenv_model.training.material import datasets_in
@@ -135,7 +144,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     else:
         datasets, directory = [], opened(located(setting.text))
     card = read_card(directory)
-    kept = Memory(directory)
+    kept = load_memory(directory)
     version = f"{card.get('records')} records {kept.digest}"
     world = world_of_system(card, setting.system, setting.start)
     if world is not None:

@@ -14,8 +14,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
 from shioenv.system.store import find_system
 from shioenv_model.composition.composed_inputs import Composition
-from shioenv_model.files import card_of, load_seq2seq, located, opened
-from shioenv_model.memory.memory import Memory
+from shioenv_model.files import card_of, load_memory, load_seq2seq, located, opened
 from shioenv_model.memory.world import world_called
 from shioenv_model.sequence.seq2seq import Seq2seq, answer_in_one_thread
 from shioenv_model.training.preparing import start_instant
@@ -68,7 +67,7 @@ def seq2seq(setting: Setting) -> Seq2seqPredictor:
             "the model is missing", hint="use seq2seq:DIR, or seq2seq:DIR,memory=MODEL"
         )
     known = card_of(name).get("systems", {})
-    memory = Memory(opened(located(kept))) if kept else None
+    memory = load_memory(opened(located(kept))) if kept else None
     world, now, where = None, None, ""
     if setting.system != next(iter(known), ""):
         world = world_called(setting.system, setting.start)

@@ -33,11 +33,19 @@ from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.composition.opening import read_redirected_input
-from shioenv_model.files import read_card, write_card
+from shioenv_model.files import (
+    load_memory,
+    located,
+    model_names,
+    opened,
+    read_card,
+    write_card,
+)
+from shioenv_model.memory.example_records import stored_behavior
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index
 from shioenv_model.memory.index_writer import write_index
-from shioenv_model.memory.memory import Memory, stored_behavior, taken
+from shioenv_model.memory.memory import Memory, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import World, read_world
@@ -195,7 +203,7 @@ def _take_files(kept: Path, directory: Path) -> bool:
 
 
 def extend_memory(
-    base: Path,
+    base: str | Path,
     datasets: Sequence[Path],
     directory: Path,
     *,
@@ -204,33 +212,43 @@ def extend_memory(
 ) -> dict[str, Any]:
     """Make a model's directory from a memory and further datasets, and return the card.
 
-    `base` is the directory of a model of the datasets' system. Its learned distance, trees and
-    calibration are kept. If an input is also in the base, the base's record is kept. The same base
-    and datasets give the same files.
+    `base` is a known model, by name or path. Its learned distance, trees and calibration are used.
+    If it is of the datasets' system, the result contains it; if an input is in both, the base's
+    record is kept. Otherwise the result answers for the datasets' system, and loads the base when
+    it is loaded (`load_memory`). The same base and datasets give the same files.
 
-    Errors: ModelError for a base that is not a memory, and for datasets of another system; those of
-    reading the datasets.
+    Errors: ModelError for a base that is not a memory; those of reading the datasets.
     """
-    card = read_card(base)
+    directory.mkdir(parents=True, exist_ok=True)
+    place = opened(located(base))
+    of_base = read_card(place)
     material = _Material.read(datasets)
-    if card.get("kind") != "memory" or card.get("system_digest") != material.digest:
+    if of_base.get("kind") != "memory":
         raise ModelError(
-            f"the model is not a memory of {material.system} {material.digest[:12]}",
-            hint="`shioenv model show` prints the system of a model",
+            f"the model {base} is not a memory", hint="`shioenv model show` prints a model's kind"
         )
-    known, forms, world = Index(base), Forms(), read_world(base)
-    write_index(directory, _apart(material.records(report), world, forms), known)
-    for file in (base / each for each in ("world.json", RANKER)):
-        if file.exists():
-            (directory / file.name).write_bytes(file.read_bytes())
     more = [described(each) for each in datasets]
-    card = {
-        **card,
-        "name": name,
-        "records": len(Index(directory)),
-        "material": [*card.get("material", ()), *more],
-        "version": package_version(),
-    }
+    if of_base.get("system_digest") == material.digest:
+        records, world = material.records(report), read_world(place)
+        write_index(directory, _apart(records, world, Forms()), Index(place))
+        for file in (place / each for each in ("world.json", RANKER)):
+            if file.exists():
+                (directory / file.name).write_bytes(file.read_bytes())
+        card = {**of_base, "material": [*of_base.get("material", ()), *more]}
+    else:
+        write_memory(directory, material.records(report), material.world())
+        named = str(base) if str(base) in model_names() else str(Path(base).absolute())
+        card = {
+            "kind": "memory",
+            "system": material.system,
+            "system_digest": material.digest,
+            "material": more,
+            "base": {"name": named, "digest": load_memory(place).digest},
+            "license": "Apache-2.0",
+            "limits": LIMITS,
+        }
+    kept = len(Index(directory))
+    card |= {"name": name, "records": kept, "version": package_version()}
     write_card(directory, card)
     return card
 
