@@ -39,7 +39,7 @@ class Permitted:
     actions: NDArray[np.int64]
     """The numbers of these actions, (permitted,)."""
     index: Mapping[int, int]
-    """The index in `actions` of each number."""
+    """The index of each number in `actions`."""
     productions: Sequence[Production]
 
 
