@@ -183,7 +183,7 @@ class Abstained(ShioenvError):  # noqa: N818 - it describes a decision of a runn
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word most similar to `word`; None if its similarity is below `cutoff`.
 
-    Similarities are from 0 to 1. If its first character differs, a word must reach 0.75 (our
+    Similarities are from 0 to 1. A word with another first character must reach 0.75 (our
     choice, because typing errors are rare there).
     """
     for match in get_close_matches(word, list(known), n=3, cutoff=cutoff):

@@ -75,7 +75,7 @@ class ScriptReader:
     def status(self, exit_code: int) -> int:
         """Convert the exit code of `bash -c` for the newest command to that of a script's shell.
 
-        If Bash refuses a substitution, `bash -c` exits with 127, and other shells with 2.
+        If Bash refuses a substitution, `bash -c` exits with 127, but a script with 2.
         """
         return 2 if self.refused and exit_code == 127 else exit_code
 

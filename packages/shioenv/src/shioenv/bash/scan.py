@@ -65,7 +65,7 @@ class Scanner(ABC):
         self._ends: dict[tuple[str, int], int] = around._ends if around else {}
         """The ends of expansions, quotations and brackets, by kind and start.
 
-        This is a cache: without it, inner constructs would be scanned many times."""
+        This is a cache for inner constructs, which are scanned many times."""
         self.extended = extended
         """Whether words may contain extended patterns, as under `shopt -s extglob`.
 

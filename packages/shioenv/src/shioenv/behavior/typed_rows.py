@@ -69,7 +69,6 @@ def request_of(
 
     If `env` is given, an unmodified bash with this environment runs them. Errors: InputError for
     a row longer than an input may be, and for rows with more than `LONGEST_STDIN` bytes together.
-    Each row counts with one or two additional bytes.
     """
     rows = list(rows)
     for row in rows:

@@ -61,7 +61,7 @@ class CommandGroup(TyperGroup):
     ) -> Any:
         """Parse the options, and print the help if requested.
 
-        `help` (also before a subcommand) and `version` are aliases of the options. Without
+        `help` (also before a subcommand) and `version` work like `--help` and `--version`. Without
         arguments, print `START`.
         """
         if not args and not named.get("resilient_parsing"):  # set while completing

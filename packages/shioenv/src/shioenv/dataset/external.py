@@ -152,7 +152,7 @@ class Accepted:
     rejected: tuple[Rejection, ...]
 
     def elsewhere(self, directories: Sequence[str]) -> list[str]:
-        """Return the start directories of samples that are not among `directories`, sorted."""
+        """Return the samples' start directories that are not among `directories`, sorted."""
         return sorted({json.loads(sample)[1] for sample in self.samples}.difference(directories))
 
 
@@ -193,8 +193,8 @@ def read_list(
 ) -> Accepted:
     """Parse the inputs of a file's lines.
 
-    An input without a start directory gets one of `directories`. `exists` returns whether another
-    start directory exists. Errors: ImportFileError.
+    An input without a start directory gets one of `directories`. `exists` returns whether a
+    directory that a line names exists. Errors: ImportFileError.
     """
     reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()

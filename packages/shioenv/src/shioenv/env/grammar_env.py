@@ -68,7 +68,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     productions of the loaded grammars. The production expands the leftmost nonterminal.
 
     The mask (in the observation and in `info`) permits the productions that the sampler permits
-    there:
+    next:
 
     - `gcs`: the productions of the leftmost nonterminal;
     - `ucs`: the options of every command, if the leftmost nonterminal is an option;

@@ -118,7 +118,7 @@ def shared_tables(
     sampler: str,
     own: OwnGrammars | None = None,
 ) -> GrammarTables:
-    """Return the tables of grammars on a built system; a process caches `SHARED` sets.
+    """Return the tables of grammars on a built system; the latest `SHARED` sets are cached.
 
     `commands` names grammars and grammar sets, as in a `Drawing` (None: the default). Errors:
     UnknownGrammarError, UsageError if the system lacks a named command, and those of
