@@ -246,7 +246,7 @@ def _entered(changes: Mapping[bytes, FileChange]) -> set[bytes]:
 
 
 class Lines:
-    """A resident shell, which stays open between lines. Calls of several threads run in turn."""
+    """A resident shell, open between lines. Calls of several threads run in turn."""
 
     def __init__(
         self,

@@ -79,8 +79,8 @@ def read_lines(
     `pass_on` is called with the original bytes of each line, before it is yielded.
 
     Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
-    no text if it begins like another kind of file, or if over a tenth of its first mebibyte is
-    control characters or not UTF-8.
+    no text if it begins like another kind of file. The same holds if over a tenth of its first
+    mebibyte is control characters or not UTF-8.
     """
     size = foreign = 0
     try:

@@ -27,8 +27,8 @@ def read_records(
     """Yield the records of the finished shards in order, read a line at a time.
 
     With `check`, a shard that differs from the manifest yields no records. With `unfinished`
-    the records in journals are yielded as well, in the order of their numbers: those that a stopped
-    or running run has finished, but not yet written to a shard.
+    the records in journals are also yielded, in the order of their numbers. A stopped or running
+    run has finished these, but not yet written them to a shard.
 
     Errors: UnknownDatasetError at once. DatasetCorruptError with file and line if a record cannot
     be read. DatasetCorruptError at the end of a shard with another number of records than in the

@@ -110,9 +110,9 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         Environments in one process share the tables of equal grammars. `commands` names the
         grammars and grammar sets to load (default: `paper` and own grammars). `grammars` are
         used instead of loaded ones. `command` fixes the command of every episode; with `uniform`,
-        each reset samples one. `catalogue` contains the values of system tokens (such as `<File>`),
-        or is a callable that returns them for a start directory (default: the values of the built
-        system). The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
+        each reset samples one. `catalogue` contains the values of system tokens such as `<File>`,
+        or is a callable that returns them for a start directory. By default they are those of the
+        built system. The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
         UnknownSamplerError, EnvironmentOptionError, UnknownSystemError, UsageError.
         UnboundTokenError if no command is left. SystemNotBuiltError without a catalogue.
         """

@@ -37,7 +37,7 @@ A = TypeVar("A")
 
 BATCH = 64
 """Tasks drawn at a time (our choice). After a wait for a worker, the code that draws tasks is no
-longer in the processor's caches, so drawing tasks one by one takes a third longer."""
+longer in the processor's caches. So drawing tasks one by one takes a third longer."""
 
 _FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its output
 
