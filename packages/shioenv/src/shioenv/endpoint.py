@@ -27,7 +27,7 @@ RETRIES = 4
 class Endpoint:
     """Requests chat completions from an endpoint.
 
-    `feature` is what needs the endpoint, for error messages. `url` is the endpoint's base URL; if
+    `feature` names what needs the endpoint, in error messages. `url` is the endpoint's base URL; if
     empty, $OPENAI_BASE_URL or OpenAI's URL is used. The API key is $OPENAI_API_KEY.
     """
 

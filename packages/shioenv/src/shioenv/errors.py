@@ -27,9 +27,9 @@ class ShioenvError(Exception):
     def __init__(
         self, message: str, *, hint: str | None = None, named: OSError | None = None
     ) -> None:
-        """Create an error. `named` is the error of opening a file named in the request, if any.
+        """Create an error. `named`: the OSError from a file that the request names, if any.
 
-        If that file does not exist, the request was wrong: exit status 2.
+        If that file does not exist, the request was wrong, so the exit status is 2.
         """
         super().__init__(message)
         self.message = message
@@ -114,7 +114,7 @@ def install_command(extra: str) -> str:
 class ShellStateError(HostError):
     """The shell state cannot be read, and `--without-shell-state` was not given.
 
-    `system` is the name of the system. `reason` explains why its bash cannot run a fork server.
+    `system` is the name of the system. `reason` explains why its bash cannot report it.
     """
 
     code = "SHIO-H03"
@@ -183,7 +183,7 @@ class Abstained(ShioenvError):  # noqa: N818 - it describes a decision of a runn
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word most similar to `word`; None if its similarity is below `cutoff`.
 
-    Similarities are from 0 to 1. If its first character differs, a word must reach 0.75 (our
+    Similarities are from 0 to 1. A word with another first character must reach 0.75 (our
     choice, because typing errors are rare there).
     """
     for match in get_close_matches(word, list(known), n=3, cutoff=cutoff):
@@ -299,14 +299,14 @@ class UnboundTokenError(ShioenvError):
 
 
 class UnknownSamplerError(ShioenvError):
-    """No sampler, policy or composite setting has this name or value."""
+    """No sampler has this name, or its horizon is below 1."""
 
     code = "SHIO-G04"
     exit_status = 2
 
 
 class SamplesExhaustedError(ShioenvError):
-    """Fewer distinct inputs than requested exist; no command yields a new one."""
+    """Fewer distinct inputs exist than were requested."""
 
     code = "SHIO-G05"
 
@@ -430,7 +430,7 @@ class ImportFileError(ShioenvError):
 
 
 class RepairError(ShioenvError):
-    """A dataset cannot be repaired: its records cannot be drawn again, or differ.
+    """A dataset cannot be repaired: its inputs cannot be drawn again, or the new records differ.
 
     The shard in question was not changed.
     """
@@ -448,7 +448,7 @@ class SuiteError(ShioenvError):
 
 
 class PredictorError(ShioenvError):
-    """A predictor is unknown, or refuses the argument after its name."""
+    """A predictor is unknown, or refuses its argument (`NAME:ARGUMENT`)."""
 
     code = "SHIO-V02"
     exit_status = 2
@@ -477,7 +477,7 @@ class TaskError(ShioenvError):
 
 
 class TerminalError(ShioenvError):
-    """The query shell of a terminal was killed before it could answer."""
+    """A terminal's shell was killed or cannot be ended, or its rows cannot be repeated."""
 
     code = "SHIO-T02"
 

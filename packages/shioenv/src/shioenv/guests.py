@@ -1,7 +1,4 @@
-"""Entry points of guests (packages that extend this one), and this package's version.
-
-A guest is a package such as `shioenv-backends`.
-"""
+"""Entry points of guests (packages that extend this one), and this package's version."""
 
 from __future__ import annotations
 

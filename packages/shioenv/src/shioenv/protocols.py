@@ -1,4 +1,4 @@
-"""Protocol numbers, on which stored executions and certificates depend.
+"""Version numbers of the code that makes stored executions and certificates.
 
 A number is raised by hand whenever the code that it covers changes. In a clone,
 `scripts/check_protocols.py` lists this code and compares its digest.

@@ -2,8 +2,7 @@
 
 Since Gymnasium 1.0 there are no entry points for plugins: ids must be registered with `register`.
 `import shioenv` does not load Gymnasium. It registers the ids at once if Gymnasium is loaded, and
-otherwise when Gymnasium is imported. So the order of the two imports does not matter. This module
-needs only the standard library.
+otherwise when Gymnasium is imported. This module needs only the standard library.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def visible(text: str) -> str:
 def short_repr(value: object, facts: Mapping[str, object] | None = None) -> str:
     """Return `Class(name=fact, ...)` on one line of at most `LONGEST_REPR` characters.
 
-    By default, the facts are the fields of a dataclass whose values are not the defaults.
+    By default, the facts are those fields of a dataclass that differ from their defaults.
     """
     if facts is None:
         shown = (one for one in fields(value) if one.repr)  # type: ignore[arg-type]

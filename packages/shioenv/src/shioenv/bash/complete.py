@@ -9,7 +9,7 @@ from shioenv.bash.read import Reader
 from shioenv.bash.scan import Refused
 
 MOST_PARSED = 2_000_000
-"""Limit, for callers, on the characters parsed to find the end of one command (our choice).
+"""Characters that a caller lets a reader parse to find the end of one command (our choice).
 
 A long quotation or expansion is parsed again at each line that may close it."""
 
@@ -75,7 +75,7 @@ class ScriptReader:
     def status(self, exit_code: int) -> int:
         """Convert the exit code of `bash -c` for the newest command to that of a script's shell.
 
-        If Bash refuses a substitution, `bash -c` exits with 127, and other shells with 2.
+        If Bash refuses a substitution, `bash -c` exits with 127, but a script with 2.
         """
         return 2 if self.refused and exit_code == 127 else exit_code
 
@@ -98,8 +98,8 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
 
     The first value is a pattern, or None if the text is complete. A text that no line can complete
     counts as complete: Bash refuses it. The pattern is searched for in the last two characters of a
-    line and in the line after it. The second value is a text that is completed by the same lines.
-    It is shorter if the open command contains complete ones.
+    line and in the line after it. The second value is a text that the same lines complete. It is
+    shorter than the given text if the open command contains complete commands.
     """
     reader = Reader(text)
     try:

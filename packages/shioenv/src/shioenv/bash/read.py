@@ -271,7 +271,7 @@ class Reader(Tokens):
 
     def _parenthesis(self, start: int, line: int) -> Command:
         if self.text.startswith("((", start) and self._last in BEFORE_RESERVED:
-            self._closed(start + 2, "(", ")")  # Bash scans this far before it decides
+            self._closed(start + 2, "(", ")")  # Bash scans to the `)` before it decides
             end = self.arithmetic_end(start + 2)
             if end:
                 self._took(self.text[start:end], "((…))")
@@ -336,7 +336,7 @@ class Reader(Tokens):
         )  # fmt: skip
 
     def _loop_body(self) -> Program:
-        """Parse `do …; done` or `{ …; }`. Here both openings are reserved words after any token."""
+        """Parse `do …; done` or `{ …; }`. Here `do` and `{` are reserved words after any token."""
         token = self.peek()
         if token not in ("do", "{"):
             raise self.refusal("do is missing")

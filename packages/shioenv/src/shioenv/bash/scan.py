@@ -65,7 +65,7 @@ class Scanner(ABC):
         self._ends: dict[tuple[str, int], int] = around._ends if around else {}
         """The ends of expansions, quotations and brackets, by kind and start.
 
-        This is a cache: inner ones would be scanned many times."""
+        This is a cache for inner constructs, which are scanned many times."""
         self.extended = extended
         """Whether words may contain extended patterns, as under `shopt -s extglob`.
 
@@ -83,7 +83,7 @@ class Scanner(ABC):
     def _read_inner(self, place: int, *, kept: bool) -> int:
         """Parse the program in the `$(`, `<(` or `>(` at `place`; return the end of the `)`.
 
-        With `kept`, return 0 for a text that Bash refuses. Errors: Refused otherwise.
+        For a text that Bash refuses, return 0 if `kept`, and raise Refused otherwise.
         """
 
     @abstractmethod
@@ -179,7 +179,7 @@ class Scanner(ABC):
         return self._ends["$", place]
 
     def arithmetic_end(self, place: int) -> int:
-        """Return the end of arithmetic, after its `))`, if its `((` ends at `place`; 0 for none."""
+        """Return the end, after the `))`, of arithmetic whose `((` ends at `place`; 0 for none."""
         try:
             end = self._closed(place, "(", ")")
         except Refused:

@@ -158,7 +158,7 @@ class Tokens(Scanner):
         lines: list[str] = []
         joint = "" if quoted else r"(?:\\\n)*"
         last = "".join(joint + re.escape(character) for character in delimiter)
-        # with `<<-`, tabs before the delimiter belong to it if the whole line has that form
+        # with `<<-`, a delimiter that begins with tabs must be the whole line
         ending = re.compile(rf"(?>(?:{joint}\t)*){last}|{last}(?=\n?\Z)" if tabs else last)
         while self.place < len(self.text):
             start = self.place
@@ -186,7 +186,7 @@ class Tokens(Scanner):
 
 
 def extends(job: Job, before: bool) -> bool:
-    """Whether words may have extended patterns after a job; `before`: whether they may before."""
+    """Whether words after a job may have extended patterns; `before`: whether those before may."""
     for _, pipeline in job.pipelines:
         command = pipeline.stages[0] if len(pipeline.stages) == 1 else None
         words = command.words if isinstance(command, Simple) else ()

@@ -40,7 +40,7 @@ file times lags by some milliseconds."""
 DIRECTORY_SIZE = 4096
 """Size of a new directory in bytes. It is set here because file systems report different sizes."""
 
-_LAST_SECOND = 67_768_036_191_676_799  # in the year 2147485547, the last one of the C library
+_LAST_SECOND = 67_768_036_191_676_799  # in 2147485547, the last year that the C library supports
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
@@ -74,8 +74,8 @@ class Recorder:
     One recorder serves all runs in one start directory of a system. `baseline` is the dump of the
     shell's state after an empty input in `start`, and `cwd` the shell's working directory (None:
     `start`). `cwd` differs from `start` if that is reached through a symbolic link. If `baseline`
-    is None, the sandbox cannot read the state of shells, so it is unknown. `users` and `groups` are
-    the system's names by number. `instant` is the declared time at which each run starts, in
+    is None, the sandbox cannot read the state of shells. `users` and `groups` are names by numeric
+    ID. `instant` is the declared time at which each run starts, in
     seconds since 1970. A file time during a run is recorded as the instant plus the time since the
     run's start (D-4). `network` returns the untouched network in the form of `Execution.network`.
     It is called when a context is requested, and after a run that changed the network. Errors:
@@ -193,8 +193,7 @@ class Recorder:
         them. A time within `own` becomes the instant plus the whole seconds since the run's start.
         """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
-        # a time in whole seconds was set explicitly (utime(2)), perhaps to the time of the run's
-        # clock
+        # whole seconds were set explicitly (utime(2)), perhaps to the run's time without fraction
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             passed = seconds + rest / 1e9 - first - CLOCK_SLACK
@@ -276,7 +275,7 @@ class Recorder:
                     old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
                         left_out[name] = {key: new[key] for key in _OF_CONTENT}
-                        left_out[name]["size"] = DIRECTORY_SIZE  # where it was made again
+                        left_out[name]["size"] = DIRECTORY_SIZE  # for a recreated directory
                         new.update({key: old[key] for key in _OF_CONTENT})
                     append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
@@ -371,7 +370,7 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
-    """Return the removed file that has an added file's mode, time and content, so was renamed."""
+    """Return the removed file with the mode, time and content of an added one: it was renamed."""
     return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 

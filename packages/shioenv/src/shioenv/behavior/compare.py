@@ -185,7 +185,7 @@ def similarity(a: bytes, b: bytes) -> float:
 
 
 def levenshtein_similarity(a: bytes, b: bytes) -> float:
-    """Return 1 - Levenshtein distance / length of the longer output, as another measure."""
+    """Return 1 - Levenshtein distance / length of the longer output."""
     return Levenshtein.normalized_similarity(_text(a), _text(b))
 
 

@@ -151,7 +151,7 @@ def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[
 
 
 def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict[str, str]:
-    """Return new names by old ones in directories that `mv` copied, since renaming them fails."""
+    """Map old names to new ones in directories that `mv` copied because renaming them fails."""
     tops = [top for top in gone if top not in old.added and _is_directory(old, top)]
     if not tops:
         return {}

@@ -62,8 +62,8 @@ class LineRecorder:
         self._hostname = self._first_hostname = hostname
         self._network: bytes | None = None
         self._found = recorder.found
-        self._left: dict[bytes, FileChange] = {}  # since the last freeze of the layer
-        self._frozen: dict[bytes, FileChange] = {}  # from the pristine machine to that freeze
+        self._left: dict[bytes, FileChange] = {}  # since the upper layer was last frozen
+        self._frozen: dict[bytes, FileChange] = {}  # from the pristine machine until then
         self._last: Execution | None = None
 
     @property
@@ -80,9 +80,9 @@ class LineRecorder:
         return behavior
 
     def joint(self, execution: Execution) -> Behavior:
-        """Return the joint behavior of all lines up to the newest, with the output of that one.
+        """Return the joint behavior of all lines so far, with only the newest line's output.
 
-        A recorder returns either such behaviors or those of single lines.
+        One recorder returns either joint behaviors or those of single lines.
         """
         execution = self._named(execution)
         self._left = {each.path: each for each in settled(map(self._thawed, execution.changes))}
@@ -139,7 +139,7 @@ class LineRecorder:
         return self._recorder.behavior(execution)
 
     def _named(self, execution: Execution) -> Execution:
-        """Return the execution without the host name or network that this line did not change."""
+        """Remove the host name or network from an execution if the line did not change it."""
         if execution.hostname == self._hostname:
             execution = replace(execution, hostname=None)
         if execution.network == self._found.network:
@@ -246,7 +246,7 @@ def _entered(changes: Mapping[bytes, FileChange]) -> set[bytes]:
 
 
 class Lines:
-    """A resident shell, line by line. Calls from several threads run one by one."""
+    """A resident shell, open between lines. Calls of several threads run in turn."""
 
     def __init__(
         self,
@@ -563,7 +563,7 @@ class Lines:
         return True
 
     def close(self) -> None:
-        """End the shell and all that it left; closing twice does nothing.
+        """End the shell and all processes that it left; closing twice does nothing.
 
         A call of another thread is interrupted, and raises SandboxError.
         """

@@ -92,14 +92,14 @@ class SandboxRunner(Uncopied):
         self._recorders: dict[str, Recorder] = {}
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
-        self._network: bytes | None = None  # cached_property shares its lock among runners
+        self._network: bytes | None = None  # no cached_property, whose lock all runners would share
 
     def __repr__(self) -> str:
         return short_repr(self, {"system": self.system.name, "limits": self.limits})
 
     @property
     def limits(self) -> Limits:
-        """The bounds on every run."""
+        """The limits of every run."""
         return self._sandbox.limits
 
     @property
@@ -109,7 +109,7 @@ class SandboxRunner(Uncopied):
 
     @property
     def whole_seconds(self) -> float:
-        """Seconds that this thread's newest rows ran (`type`)."""
+        """Seconds that the rows of this thread's newest call of `type` ran."""
         return self._spent.whole_seconds
 
     @property
@@ -130,8 +130,8 @@ class SandboxRunner(Uncopied):
         history together with standard input, because a history is run again with an empty one.
 
         A run in which a program was killed is repeated. If no program is killed in the second run,
-        something outside killed the first one. Then the behavior is that of the second run, flagged
-        as volatile.
+        the cause was outside the sandbox. Then the behavior is that of the second run, flagged as
+        volatile.
 
         A run that breaks its sandbox is repeated in a new sandbox, up to `Limits.sandboxes` times.
         Each new sandbox first runs an empty input. If all break, the behavior reports only that the
@@ -338,7 +338,7 @@ class SandboxRunner(Uncopied):
         )
 
     def lend_shell(self, cwd: str) -> Lines:
-        """Start a shell like `start_shell`, for callers that can run its lines again elsewhere.
+        """Start a shell like `start_shell`, for callers that can repeat its lines in another.
 
         Once `lends` other shells are lent, the oldest idle one is ended to make room. If none is
         idle, one more shell is lent. Errors: those of `start_shell`.
@@ -362,7 +362,7 @@ class SandboxRunner(Uncopied):
     ) -> tuple[Lines, Started]:
         """Start a shell in an idle or new machine, and return it with the result of `start_in`.
 
-        `lines` records its lines; None: from the pristine state.
+        `lines` is the recorder of its lines (None: a new one for the pristine state).
         """
         if not self.keeps_shells:
             raise SandboxError(
@@ -454,7 +454,7 @@ class SandboxRunner(Uncopied):
         """Return the execution in the first sandbox that the run did not break.
 
         None if the run broke `sandboxes` sandboxes. Errors: SandboxError if a new sandbox cannot
-        run an empty input either: then the run did not break it.
+        run an empty input either, because then the input is not the cause.
         """
         sandbox = self._for_runs()
         for _ in range(sandboxes):
@@ -614,7 +614,7 @@ def open_sandbox(
 ) -> SandboxRunner:
     """Open a sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` overrides the limit of that name. `namespaces` uses the host's kernel; `microvm`,
+    `sandbox` overrides `Limits.sandbox`. `namespaces` uses the host's kernel; `microvm`,
     `microvm-bare` and `firecracker` start a virtual machine. If the processor is emulated (no KVM),
     a virtual machine needs longer time limits than the default ones. In a `microvm-bare` the input
     runs as root of the machine, and the shell's state is not read.

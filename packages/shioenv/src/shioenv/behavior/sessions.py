@@ -1,7 +1,7 @@
 """Run the rows of a session in one machine, and inputs in the states that its rows left.
 
-A row must behave as if `bash -c` ran all rows up to it, without the effects of the rows before. If
-a row may behave differently here, no behavior is returned, and the caller repeats the history.
+A row must behave like the last row of a `bash -c` that runs all rows up to it. If a row may behave
+differently here, no behavior is returned, and the caller repeats the history.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _SHOWS_SHELL: Final = re.compile(
 last command. Such rows run as the last row of a copy of their shell."""
 
 _SHOWS_TEXT: Final = re.compile(rf"proc\b|{_word(_LISTS)}|{_SET_ALONE}|BASH_")
-"""Words of rows that may show their shell's input. If an input is all rows together, that of a
-resident shell lacks the later rows."""
+"""Words of rows that may show their shell's input. If all rows together are one input, a resident
+shell shows only the rows so far."""
 
 _SHOWS_FILE_NUMBERS: Final = re.compile(
     r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
     r"|\b(?:ls|dir|vdir)\b[^|;&]*\s-\w*i"
 )
-"""Words of inputs that may show numbers of files or of their file system: copies of layers change
-them."""
+"""Words of inputs that may show numbers of files or of their file system. Copies of layers get
+others."""
 
 _SHOWS_TRAFFIC: Final = re.compile(
     r"\b(?:ip|ifconfig|netstat|ss|arp|nstat|route|ethtool|tc|ping|tracepath|traceroute|nft)\b"
     r"|\b(?:proc|sys)\b"
 )
-"""Words of inputs that may show traces of packets: a copy has a new network, without these."""
+"""Words of inputs that may show traces of packets. The new network of a copy has none."""
 
 _SHOWS_CLOCK: Final = re.compile(
     rf"\b(?:date|uptime|hwclock|now|systime|localtime)\b|{_word('w|time')}|SECONDS|EPOCH|%\("
@@ -83,7 +83,7 @@ LIMITED: Final = "it may reach a limit of all rows together"
 
 
 _LEAST_SECONDS: Final = 0.01
-"""Wall time of an input after rows that took all of it."""
+"""Seconds of wall time for an input if the rows before it used up the limit."""
 
 
 class SessionMachine:
@@ -118,16 +118,16 @@ class SessionMachine:
         self.passed: list[Behavior] = []
         """The behavior of each row that ran, as a line of the resident shell."""
         self.why: dict[int, str] = {}
-        """The reason why there is no node before a row, or no behavior of the row, by number."""
+        """By number of a row: why there is no node before it, or no behavior of it."""
         self._ended: str | None = None
         self._nodes: dict[int, int] = {}
         self._renumbered: set[int] = set()
         self._trafficked: set[int] = set()
         self._at = 0  # the row before which the shell waits; -1: it does not wait
         self._outputs: list[bytes] = []  # of the rows in `passed`
-        self._began: list[float] = []  # seconds of the rows before each of these
+        self._began: list[float] = []  # by row: seconds that all rows before it took
         self._over: int | None = None  # the row that ended the shell, after which none runs
-        self._after_end = Behavior(0, b"")  # of each later row
+        self._after_end = Behavior(0, b"")  # of each row after `_over`
         self._seconds, self._spent = 0.0, 0.0
 
     def close(self) -> None:
@@ -149,9 +149,9 @@ class SessionMachine:
         return self._joint and number == len(self._rows) - 1
 
     def joint(self, number: int) -> Behavior | None:
-        """Return the joint behavior of the first rows up to this one, if the pass has it.
+        """Return the joint behavior of the first rows up to this one; None if it is unknown.
 
-        The row must have run like the last row of an input.
+        It is known only if the row ran like the last row of an input.
         """
         if self._is_after_end(number):
             return self._at_end()
@@ -176,7 +176,7 @@ class SessionMachine:
         return None if self._is_shown(self._over + 1) else self._after_end
 
     def _is_shown(self, number: int) -> bool:
-        """Whether a row before this one shows the text of all rows, if behaviors are joint."""
+        """Whether behaviors are joint, and a row before this one may show the text of all rows."""
         return self._joint and any(map(_SHOWS_TEXT.search, self._rows[:number]))
 
     def run(
@@ -224,19 +224,19 @@ class SessionMachine:
         return self._joined(number, behavior)
 
     def _left(self, number: int, seconds: float | None) -> float | None:
-        """Return the wall time of an input after so many rows, if the limit is that of all."""
+        """Return the wall time for an input after the first rows; joint rows share the limit."""
         if not (self._joint and number):
             return seconds
         before = self._began[number] if number < len(self._began) else self._seconds
         return max((seconds or self._limits.wall_seconds) - before, _LEAST_SECONDS)
 
     def _is_too_long(self, number: int, behavior: Behavior) -> bool:
-        """Whether the output after so many rows exceeds the limit, together with theirs."""
+        """Whether the first `number` rows and this behavior together exceed the output limit."""
         printed = sum(map(len, self._outputs[:number])) + len(behavior.output)
         return printed > self._limits.output_bytes
 
     def _joined(self, number: int, behavior: Behavior) -> Behavior:
-        """Return a behavior after so many rows, with their outputs if behaviors are joint."""
+        """Return a behavior; if behaviors are joint, with the outputs of the rows before it."""
         if not (self._joint and number):
             return behavior
         return replace(behavior, output=b"".join((*self._outputs[:number], behavior.output)))
@@ -270,13 +270,13 @@ class SessionMachine:
             self._trafficked.add(number)
         newest = self._lines.newest
         if marked.frozen or self._renumbered or (newest is not None and newest.changes):
-            self._renumbered.add(number)  # new files of a copy have other numbers
+            self._renumbered.add(number)  # a copy numbers new files differently
         if not marked.stays:
             self._at = -1
         return marked.node
 
     def _run_rows(self, count: int) -> bool:
-        """Run the first rows that did not run yet; return whether they ran."""
+        """Run those of the first `count` rows that have not run; return whether all have run."""
         while len(self.passed) < count:
             number = len(self.passed)
             if self._ended is not None:
@@ -294,11 +294,11 @@ class SessionMachine:
         return True
 
     def _row(self, number: int) -> Behavior | None:
-        """Run the next row in the resident shell, or in a copy of it that continues."""
+        """Run the next row in the shell if that waits for it, else from the node before the row."""
         row, limits = self._rows[number], self._limits
         if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
             return None
-        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # in a copy the network is new
+        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # the network of a copy is new
             return None
         last = self._is_last(number)
         how: dict[str, Any] = {"separate": self._separate, "order": self._order, "last": last}
@@ -359,7 +359,7 @@ class SessionMachine:
             self._note(took, newest is not None and newest.waited)
 
     def _above(self, number: int) -> str:
-        """Return a newline for each line of the rows before a row."""
+        """Return one newline per line of the rows before a row, to keep line numbers correct."""
         return "\n" * sum(row.count("\n") + 1 for row in self._rows[:number])
 
 

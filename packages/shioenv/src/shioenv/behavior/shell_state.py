@@ -51,7 +51,7 @@ _DECLARATION = re.compile(
     + rb"))?)\n",
     re.DOTALL,
 )
-_SHORT = 512  # bytes of a declaration worth remembering
+_SHORT = 512  # maximum bytes of a declaration whose result is cached
 _QUOTED = rb"(?>(?:'[^']*+'|\\')+)"
 _ALIAS = re.compile(rb"alias (?:-- )?([^\s=]++)=(" + _QUOTED + rb")\n")
 _TRAP = re.compile(rb"trap -- (-|" + _QUOTED + rb") (\S++)\n")
@@ -90,7 +90,7 @@ class ShellDump:
 
     @cached_property
     def declarations(self) -> Declarations:
-        """The variables, for comparisons with others."""
+        """The variables, for comparison with those of a later dump."""
         return Declarations(self.sections[DECLARE], self.state(DECLARE))
 
 
@@ -148,7 +148,7 @@ class Declarations:
     """Compares `declare -p` after a run with that before, without parsing unchanged lines."""
 
     def __init__(self, before: bytes, parsed: State) -> None:
-        """`parsed` is the result of `section_state` for them."""
+        """`parsed` is the result of `section_state` for `before`."""
         lines = frozenset(before.splitlines(keepends=True))
         recorded = {line for line in lines if not _line_is_left_out(line)}
         self._comparable = len(parsed["env"]) + len(parsed["settings"]) == len(recorded)
@@ -208,8 +208,8 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     """Return exported variables as `env` and all others as `settings`.
 
     A value is its text; an array is written as in bash: `([0]="a" [1]="b")`. If a variable has
-    further attributes, no value, or is an exported array, its value alone would be ambiguous, so it
-    is the whole declaration. Variables without a value and exported arrays are in `settings`.
+    further attributes, no value, or is an exported array, its value alone would be ambiguous, so
+    the declaration is recorded. Variables without a value and exported arrays are in `settings`.
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """Requests that run several rows (inputs) in one run: in one shell, or in several.
 
-The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. No command
-name is used to run a row, so no earlier row can define, disable or alias it. With
+The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. It runs rows
+without commands such as `eval`, which an earlier row could redefine. With
 `Limits.without_shell_state`, rows run in an unmodified bash without preloaded code. There `eval`
-runs each row, and an earlier row can redefine it.
+runs each row, although an earlier row can redefine `eval`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _ENTER: Final = (
     'cd -P -- "$1" && own=$PWD && cd -- "$1" || exit; shift; '
     '[[ $PWD = "$own" ]] || set -- PWD="$PWD" "$@"; exec /usr/bin/env -i "$@"'
 )
-"""Script that enters the directory in its first argument, and executes the others there.
+"""Script that enters the directory in its first argument, and executes the other arguments there.
 
-Their environment is only what these arguments set. `PWD` is added if a symbolic link leads to the
+The environment is only what these arguments set. `PWD` is added if a symbolic link leads to the
 directory, as in `native/inside/directory.c`. If the directory is gone, `cd` reports it, and the
 exit status is 1.
 """
@@ -67,9 +67,8 @@ def request_of(
 ) -> Request:
     """Return the request that runs rows in a start directory, with empty standard input for them.
 
-    With `env`, the environment of a new shell, an unmodified bash runs them. Errors: InputError for
+    If `env` is given, an unmodified bash with this environment runs them. Errors: InputError for
     a row longer than an input may be, and for rows with more than `LONGEST_STDIN` bytes together.
-    Each row counts with one or two additional bytes.
     """
     rows = list(rows)
     for row in rows:

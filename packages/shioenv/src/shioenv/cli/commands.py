@@ -61,7 +61,7 @@ class CommandGroup(TyperGroup):
     ) -> Any:
         """Parse the options, and print the help if requested.
 
-        `help` (also before a subcommand) and `version` are aliases of the options. Without
+        `help` (also before a subcommand) and `version` work like `--help` and `--version`. Without
         arguments, print `START`.
         """
         if not args and not named.get("resilient_parsing"):  # set while completing
@@ -141,8 +141,8 @@ def _options(
 def application(word: str = "", inner: str = "") -> typer.Typer:
     """Return the app with the subcommand `word`, or with all subcommands if there is none.
 
-    Only the modules of the returned subcommands are imported: all take 0.1 s, one takes almost
-    nothing. `inner` is the word after `word` on the command line.
+    Only the modules of the returned subcommands are imported: one takes almost no time, all take
+    0.1 s. `inner` is the word after `word` on the command line.
     """
     app = typer.Typer(
         name="shioenv",

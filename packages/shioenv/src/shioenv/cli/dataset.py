@@ -136,7 +136,7 @@ def _arguments(record: Record) -> Iterator[tuple[ScoredSegment, Sequence[str]]]:
 
 
 def _by_command(record: Record) -> Iterator[str]:
-    """Yield the removable arguments of each command; with its name if there are several."""
+    """Yield each command's removable arguments; with its name if there are several commands."""
     found = list(_arguments(record))
     if not found:
         yield from filter(None, [", ".join(record.input_args[1:])])

@@ -46,7 +46,7 @@ def leave(number: int, frame: object) -> None:
 def interruptible() -> Iterator[None]:
     """Make an interrupt raise KeyboardInterrupt during the block, instead of ending the process.
 
-    If another handler than `leave` is set, the caller set it, and it is kept.
+    A handler other than `leave` was set by the caller, and is kept.
     """
     if signal.getsignal(signal.SIGINT) is not leave:
         yield

@@ -105,7 +105,7 @@ class Meter:
         (self._bar.console.print if self._bar else printing.note)(text)
 
     def report(self, progress: Progress) -> None:
-        """Show the progress of a dataset, or only its note."""
+        """Show the progress of a dataset, or only its note if it has one."""
         if progress.note:
             self.print_note(progress.note)
             return

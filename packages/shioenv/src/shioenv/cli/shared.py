@@ -534,7 +534,7 @@ class LimitsOptions:
     def limits(self, usual: Limits | None = None) -> Limits:
         """Return `usual` (or the default limits) with the values of the given options.
 
-        In a virtual machine, times that no option gives are multiplied by `SLOWER`. Errors:
+        In a virtual machine, times without an option are multiplied by `SLOWER`. Errors:
         LimitsError for a time out of range, an unknown sandbox, or a `revert` that the sandbox does
         not support. UsageError for a `revert` that is not input, never or a number above 0.
         """

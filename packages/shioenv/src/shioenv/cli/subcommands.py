@@ -78,8 +78,8 @@ KNOWN = {
 }
 """The extra that provides each command, in the order of the help; "" for commands of the core.
 
-The command is in the package `shioenv-EXTRA`. In their groups, unlisted commands of the core come
-first, and those of other packages last, sorted.
+The command is in the package `shioenv-EXTRA`. In a group, unlisted commands of the core come first,
+and those of other packages last, sorted by name.
 """
 
 PANELS = {

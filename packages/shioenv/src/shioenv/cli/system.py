@@ -226,9 +226,9 @@ def import_(
 
 
 def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """List commands of shipped grammars that a system lacks, and changes not recorded there.
+    """List commands with a shipped grammar that a system lacks, and changes not recorded in it.
 
-    Return both as a document and as rows.
+    Return both lists as a document, and again as rows of text.
     """
     from shioenv.grammar.library import load_grammars
     from shioenv.synthesis.sample import lacking

@@ -98,9 +98,9 @@ def import_commands(
     - its start directory does not exist, or is no plain absolute path.
 
     Errors: ImportFileError if no line can be recorded, or more than a million lines cannot.
-    ImportFileError is also raised if the file is not a list of inputs. Before anything is written,
-    these, StartDirectoryError and the errors of `find_system` are raised; afterwards those of
-    `generate`.
+    ImportFileError is also raised if the file is not a list of inputs. These errors,
+    StartDirectoryError and those of `find_system` are raised before anything is written, those of
+    `generate` afterwards.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
@@ -152,7 +152,7 @@ class Accepted:
     rejected: tuple[Rejection, ...]
 
     def elsewhere(self, directories: Sequence[str]) -> list[str]:
-        """Return the start directories of samples that are not among `directories`, sorted."""
+        """Return the samples' start directories that are not among `directories`, sorted."""
         return sorted({json.loads(sample)[1] for sample in self.samples}.difference(directories))
 
 
@@ -193,8 +193,8 @@ def read_list(
 ) -> Accepted:
     """Parse the inputs of a file's lines.
 
-    An input without a start directory gets one of `directories`. `exists` returns whether another
-    start directory exists. Errors: ImportFileError.
+    An input without a start directory gets one of `directories`. `exists` returns whether a
+    directory that a line names exists. Errors: ImportFileError.
     """
     reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()
@@ -239,7 +239,7 @@ def _refuse_table(path: Path, first: bytes) -> None:
 
 
 def _between_columns(line: bytes) -> str | None:
-    """Return the separator in a line of columns' names; None for another line."""
+    """Return the separator if the line is the header of a table; None for another line."""
     for between in _TABLES.values():
         parts = line.decode("utf-8", "replace").lower().split(between)
         names = [part.strip().strip('"') for part in parts]
@@ -251,13 +251,13 @@ def _between_columns(line: bytes) -> str | None:
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
-"""A quoted text, perhaps cut short. The patterns below match lines with `"` in place of each."""
+"""A quoted text, perhaps cut short. The patterns below match a line in which `"` replaces each."""
 _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 """An object's first key, perhaps cut short: `{ "input":`. But `{"ls","-a"}` is a command in
 Bash."""
 _GROUP = re.compile(r"[;&]\s*\}")
-"""The end of a group of commands in Bash: a group whose first command is `"x":` looks like an
-object."""
+"""The end of a group of commands in Bash. Its beginning looks like that of an object if the first
+command is `"x":`."""
 _OPENED = re.compile(r"[\[{][\[{\s]*+")
 """A line that has only opening brackets and blanks."""
 _LIST = re.compile(r'\[(?>(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*)')
@@ -406,7 +406,7 @@ def readable(content: bytes) -> tuple[str, str | None]:
 
 
 def _repeated(text: str) -> str | None:
-    """Return the reason for refusing an object with a duplicate key, which parsers ignore."""
+    """Return the reason to refuse an object if it has `input` or `cwd` twice, else None."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
             pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object

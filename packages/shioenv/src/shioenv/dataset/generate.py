@@ -239,16 +239,16 @@ def generate(
     `executor` processes of this machine do the work, one per processor.
 
     `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others. With a
-    `part`, only its records of the `count` are made; `dataset merge` joins all parts. `system` is a
+    `part`, only its share of `count` is made; `dataset merge` joins all parts. `system` is a
     name or file as in `open_sandbox`. `limits` apply to each execution (None: `LIMITS`, 2 seconds
     of wall time). `scoring` has the settings of scores. By default they are those of an existing
     dataset, and `USUAL` in a new dataset. `report` is called with the progress. By default it is
-    shown on standard error, on a terminal and in a notebook.
+    shown on a terminal (on standard error) or in a notebook.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
     `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names the
     differences), DatasetCorruptError, DatasetStorageError, GenerationError. After any of them the
-    same call resumes. KeyboardInterrupt is raised again once everything finished is on the disk.
+    same call resumes. KeyboardInterrupt is raised again once all finished records are on the disk.
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     drawing = drawing.but(**settings)
@@ -417,7 +417,7 @@ def run(
 def missing(
     store: Store, samples: Iterable[Sample], numbers: Sequence[int]
 ) -> Iterator[tuple[int, Wanted]]:
-    """Yield the samples not recorded yet under these numbers. UsageError if there are too few."""
+    """Yield the samples with these numbers that lack a record. UsageError for too few samples."""
     stream = iter(samples)
     for place, number in enumerate(numbers):
         drawn = next(stream, None)

@@ -55,8 +55,8 @@ class Imported(Protocol):
 class Importer(Protocol):
     """Creates a dataset in `directory` from the files at `source`.
 
-    `sampler` is the sampler's name in the records; None: the format. `report` is called with the
-    number of lines read.
+    `sampler` is the sampler's name in the records; None: the format's name. `report` is called
+    with the number of lines read.
     """
 
     def __call__(

@@ -76,10 +76,10 @@ def read_lines(
     """Yield the lines of a text file without their ends, numbered from 1.
 
     The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is removed.
-    `pass_on` is first called with each line's original bytes.
+    `pass_on` is called with the original bytes of each line, before it is yielded.
 
     Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
-    no text if it begins like another kind of file. It is also none if over a tenth of its first
+    no text if it begins like another kind of file. The same holds if over a tenth of its first
     mebibyte is control characters or not UTF-8.
     """
     size = foreign = 0

@@ -99,7 +99,7 @@ class Plan:
     """The origin of the inputs; None if a sampler of this package drew them.
 
     `kind` is one of `ORIGINS`. `filter` is a selection from another dataset, or a part of a split
-    one; `merge` combines several datasets. `commands` is a list of inputs, `records` an export
+    dataset; `merge` combines several datasets. `commands` is a list of inputs, `records` an export
     without its manifest, `released` records of the paper's authors.
     """
 
@@ -196,7 +196,7 @@ def refuse_older_records(directory: str | Path, plan: Plan) -> None:
     """Raise DatasetMismatchError if the records have an older version, so that none can be added.
 
     A new record would have the old version number, but the contents of the current version. The
-    versions differ in file contents, in moves after a history, and in the `cd` before the rows.
+    versions record changes of content, moves after a history, and the leading `cd` differently.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} requested"
@@ -327,8 +327,8 @@ class Manifest:
     count: int
     """The requested number of records; for a part, the number of these that the part has."""
     kernels: tuple[str, ...]
-    """Releases of the host kernels under which records were made; `uname -r`, for example, prints
-    them."""
+    """Releases of the host kernels under which records were made. Outputs may show them
+    (`uname -r`)."""
     layers: tuple[str, ...] = ()
     """The storage of the overlay's lower layer on each host, as described by `layer_of`."""
     contexts: tuple[ContextFile, ...] = ()
@@ -337,8 +337,8 @@ class Manifest:
     shards: tuple[Shard, ...] = ()
     """The finished shards, in order."""
     repaired: tuple[Mapping[str, Any], ...] = ()
-    """Shards that were recreated with other bytes, for which only volatile records can be the
-    reason. Each has the keys `file`, `was_sha256`, `volatile`."""
+    """Shards that were recreated with other bytes, which only volatile records may cause. Each has
+    the keys `file`, `was_sha256`, `volatile`."""
 
     def __repr__(self) -> str:
         facts = {"records": self.records, "count": self.count, "system": self.plan.system}

@@ -30,7 +30,7 @@ class Question:
     cwd: str | None = None
     """The start directory; None: the system's first one."""
     kind: str | None = None
-    """The kind of source of the input (persons, a place), as named in its file."""
+    """The kind of the input's source, as named in its file."""
     steps: str = "single"
     """One of `STEPS`."""
     history: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def read_questions(inputs: str | Path) -> list[Question]:
 
     If the file has no `steps`, they are `single` for one command without operator, redirection or
     substitution, else `multi`. Errors: SuiteError for a file that cannot be read or has no inputs,
-    and for a line that is no input. SuiteError for two inputs with one id. UsageError for a name
+    and for a line that is no input. SuiteError for two inputs with equal ids. UsageError for a name
     such as `public-x` that is no file.
     """
     questions = list(_read(inputs))

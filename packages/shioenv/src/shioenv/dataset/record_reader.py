@@ -26,9 +26,9 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield the records of the finished shards in order, read a line at a time.
 
-    With `check`, a shard that differs from the manifest yields no records. With `unfinished` the
-    finished records of other shards are yielded as well, in the order of their numbers. These are
-    in the journals of a run that was stopped or is still running.
+    With `check`, a shard that differs from the manifest yields no records. With `unfinished`
+    the records in journals are also yielded, in the order of their numbers. A stopped or running
+    run has finished these, but not yet written them to a shard.
 
     Errors: UnknownDatasetError at once. DatasetCorruptError with file and line if a record cannot
     be read. DatasetCorruptError at the end of a shard with another number of records than in the

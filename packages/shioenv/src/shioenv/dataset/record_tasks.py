@@ -66,7 +66,7 @@ class WantedSession(NamedTuple):
 
 
 RecordTask: TypeAlias = Wanted | WantedSession | str
-"""Samples to record, or the start directory of a context."""
+"""One or several samples to record, or a start directory whose context is needed."""
 
 RecordAnswer: TypeAlias = list[Line] | Context
 

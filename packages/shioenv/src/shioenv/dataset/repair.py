@@ -2,8 +2,8 @@
 
 Inputs are drawn again with the seed. A digest of the inputs shows whether system, grammars and
 version still produce the same ones. Records that are not volatile are reproduced byte for byte, as
-the shard's SHA-256 proves. The old lines of volatile records are kept if they survived. Lost
-volatile records may differ from the new ones; then the manifest says so. No other reason for
+the shard's SHA-256 proves. The old lines of volatile records are kept if they survived. New
+volatile records may differ from lost ones; then the manifest notes this. No other reason for
 different bytes is accepted.
 
 The store treats a damaged shard like a lost one. This module chooses the lines of the new shard.
@@ -70,7 +70,7 @@ class Repaired:
     """Number of records that differed from the new ones, and were taken from what was left of the
     file."""
     differing: dict[int, tuple[str, ...]]
-    """The fields in which a written record differs from the one still in the file, by number."""
+    """By record number: the fields in which a written record differs from the one in the file."""
 
     def to_json(self) -> dict[str, Any]:
         """The repair for programs."""
@@ -220,8 +220,8 @@ def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
 def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record]) -> list[Record]:
     """Return the records to write: those that match the manifest's SHA-256, else a mixture.
 
-    The mixture has old volatile records if they survived, and new ones otherwise. RepairError if no
-    volatile record explains the different bytes.
+    The mixture has the new records, but old volatile ones if they survived. RepairError
+    if no volatile record explains the different bytes.
     """
     old = {
         record.session_id: left[record.session_id]

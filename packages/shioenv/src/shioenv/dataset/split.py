@@ -73,7 +73,7 @@ def split(
     Records of one group (`group_of`) go into one part. Only the seed and the group determine the
     part: if the dataset is extended, its records remain in their parts. So the shares apply to
     groups, and only approximately to records. Records are not changed, not even their numbers, and
-    each part is a selection of `source`. The manifests are returned by part. `report` is called
+    each part is a selection of `source`. Return the manifest of each part. `report` is called
     with the number of records read so far, and the total.
 
     Errors: UsageError if a part would be empty, or the source is not finished. The errors of

@@ -59,7 +59,7 @@ class Store:
     `numbers` are those of the records, ascending; the default is 0 to `count`. `accept` is called
     with every sample in order, and returns whether it still has to be executed. `append` stores
     finished records in any order; they survive this process. `report` is called with notes for
-    the user. `kernel` is the release under which records are made; None: it is not noted. With
+    the user. `kernel` is the kernel release under which records are made; None: not noted. With
     `remake`, a shard that differs from the manifest is recreated. Errors: DatasetBusyError,
     DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
@@ -421,7 +421,7 @@ class Store:
 
 
 class _Kept(NamedTuple):
-    """The facts of a record in a journal that the manifest counts."""
+    """The properties of a journal's record that the manifest counts."""
 
     volatile: bool
     executions: int
@@ -429,8 +429,7 @@ class _Kept(NamedTuple):
     """For a record that was in the journal when the run started: a digest of its input, to be
     compared with the stream. None for a record of this run."""
     repeated: tuple[str, ...] = ()
-    """The reason if the history had to be run again; unknown for a record that was in the
-    journal."""
+    """The reason if the history had to be run again; unknown for records of earlier runs."""
 
 
 def _journal_path(data: Path, number: int) -> Path:

@@ -140,9 +140,9 @@ def verify(
 
     Files are compared with the manifest (presence, hashes, counts). Each record is compared with
     the schema, and its fields with each other. Its patch must fit the context before it. Its number
-    and input may occur once. The same fault of many records is one problem with a count. `report`
-    is called with the number of records done and requested. Errors: UnknownDatasetError if there is
-    no dataset; everything else is a problem.
+    and input may occur only once. The same fault of many records is one problem with a count.
+    `report` is called with the number of records done and requested. Errors: UnknownDatasetError if
+    there is no dataset.
     """
     directory = Path(directory)
     try:

@@ -147,8 +147,8 @@ def data_files(paths: Mapping[str, str]) -> Iterator[str]:
 def feature_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines of a header with the type of each field.
 
-    For older records no line is returned: in their `content_digests` file names are keys, and the
-    library has no type for that.
+    Older records yield no line: their `content_digests` have file names as keys, for which the
+    library has no type.
     """
     if plan.record_schema == SCHEMA_VERSION:
         yield "dataset_info:"

@@ -3,7 +3,7 @@
 | key | value |
 |---|---|
 | `arch kernel disk cpus mem hostname os_family user` | what the machine profile declares, strings |
-| `groups` | the session's group names |
+| `groups` | names of the shell's groups |
 | `cwd` | the shell's working directory |
 | `env` | exported variables by name |
 | `fs` | one `FileEntry` per file. The key is the path, relative for files in the start directory
@@ -12,8 +12,8 @@
 | `settings` | unexported variables, `-o NAME` of `set -o` (true or false), `trap SIGNAL`, by name |
 | `functions aliases` | definitions by name |
 | `umask` | four octal digits |
-| `limits` | `ulimit`, by bash's own description |
-| `firewall` | rules, as one list of lines |
+| `limits` | values of `ulimit`, by bash's descriptions of them |
+| `firewall` | the rules, one line each |
 | `network` | `links` and `addresses` by the link's name, `routes` and `rules` as lines |
 """
 

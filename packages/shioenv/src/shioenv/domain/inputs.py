@@ -301,7 +301,7 @@ class Session:
 def published_input(cwd: str, text: str) -> str:
     """Return a record's `input` in the paper's form.
 
-    The form begins with a `cd` to the start directory. It is not executed: the shell starts there
+    It begins with a `cd` to the start directory, which is not executed: the shell starts there
     (D-27).
     """
     return f"cd {shlex.quote(cwd)}; {text}"

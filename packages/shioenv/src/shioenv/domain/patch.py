@@ -31,7 +31,7 @@ class ContextPatch:
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
     otherwise operations on different paths could not be sorted. Operations depend on each other if
     a path of one equals, or lies inside, a path of the other. If any do, the order is kept and not
-    sorted. Two patches are equal if their operations are equal. `bool(patch)` is whether it has an
+    sorted. Two patches are equal if their operations are equal. A patch is true if it has an
     operation. Errors: PatchError for a malformed operation and for a path that is no JSON Pointer.
     """
 

@@ -171,7 +171,7 @@ class State:
         )
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
-        """Return `Carried.left` after an input, which an only `cd` sets; "" if unknown."""
+        """Return `Carried.left` after an input; "" if the text does not determine it."""
         if _SETS_LEFT.search(text):
             return ""
         moves = len(_MOVES.findall(text))
@@ -277,7 +277,7 @@ class Answer:
 
     behavior: Behavior
     confidence: float = 1.0
-    """The expected accuracy of such answers, 0 to 1; 1 means certain."""
+    """The probability that the answer is right, 0 to 1."""
     source: str = ""
     """The source of the answer, for display; empty if the input was executed."""
     written: Mapping[str, bytes] = field(default_factory=dict)
@@ -470,7 +470,7 @@ class ScriptedRunner:
         return behavior
 
     def answer_to(self, asked: ScriptedCall) -> Behavior | None:
-        """Return an answer that is not in the table. Subclasses may use more than the text."""
+        """Return an answer that is not in the table. Subclasses may use the other arguments."""
         return None if self._answer is None else self._answer(asked.text)
 
     def context(self, cwd: str | None = None) -> Context:

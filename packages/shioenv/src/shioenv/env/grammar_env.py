@@ -68,7 +68,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     productions of the loaded grammars. The production expands the leftmost nonterminal.
 
     The mask (in the observation and in `info`) permits the productions that the sampler permits
-    there:
+    next:
 
     - `gcs`: the productions of the leftmost nonterminal;
     - `ucs`: the options of every command, if the leftmost nonterminal is an option;
@@ -108,11 +108,11 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         """Load and bind grammars; nothing is executed.
 
         Environments in one process share the tables of equal grammars. `commands` names the
-        grammars and grammar sets to load (default: `paper` and own grammars). `grammars` replaces
-        these. `command` fixes the command of every episode; with `uniform`, each reset samples
-        one. `catalogue` contains the values of system tokens, or
-        is a callable that returns them for a start directory (default: the values of the built
-        system). The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
+        grammars and grammar sets to load (default: `paper` and own grammars). `grammars` are
+        used instead of loaded ones. `command` fixes the command of every episode; with `uniform`,
+        each reset samples one. `catalogue` contains the values of system tokens such as `<File>`,
+        or is a callable that returns them for a start directory. By default they are those of the
+        built system. The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
         UnknownSamplerError, EnvironmentOptionError, UnknownSystemError, UsageError.
         UnboundTokenError if no command is left. SystemNotBuiltError without a catalogue.
         """
@@ -172,8 +172,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self._derivation = Derivation(self._table, START)
         self._expansions = 0
         self.taken: list[int] = []
-        """The actions of this episode; the first one chooses the command, even if `command` gives
-        it."""
+        """The actions of this episode. The first one chooses the command, even a fixed one."""
         self._permit()
         if command is not None:
             self._expand(int(self.permitted[place.commands[command]]))

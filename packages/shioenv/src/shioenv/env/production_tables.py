@@ -39,7 +39,7 @@ class Permitted:
     actions: NDArray[np.int64]
     """The numbers of these actions, (permitted,)."""
     index: Mapping[int, int]
-    """The index in `actions` of each number."""
+    """The index of each number in `actions`."""
     productions: Sequence[Production]
 
 
@@ -118,7 +118,7 @@ def shared_tables(
     sampler: str,
     own: OwnGrammars | None = None,
 ) -> GrammarTables:
-    """Return the tables of grammars on a built system; a process caches `SHARED` sets.
+    """Return the tables of grammars on a built system; the latest `SHARED` sets are cached.
 
     `commands` names grammars and grammar sets, as in a `Drawing` (None: the default). Errors:
     UnknownGrammarError, UsageError if the system lacks a named command, and those of

@@ -57,8 +57,8 @@ class ScoringOptions(TypedDict, total=False):
     runner: RunnerSource | None
     """The runner in place of the sandbox, or a callable that opens one."""
     record: bool
-    """Whether the last info contains a whole record (the default). Otherwise only executions for
-    the score are made."""
+    """Whether the last info contains a whole record (the default). If not, only the
+    executions for the score are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class ScoredSession:
     volatile: bool
     """Whether another run may behave differently, as far as known.
 
-    This is inferred from a grammar's declaration, differences between noise runs, the output, and a
-    timeout. If a record is made, also from the written files.
+    This is inferred from a grammar's declaration, differences between noise runs, the output, a
+    timeout and, if a record is made, the written files.
     """
     horizon: int
     """The number of arguments by which some rewards divide. For `ShIOEnv-v0` it is `max_commands *
@@ -86,8 +86,7 @@ class ScoredSession:
     def info(self) -> dict[str, Any]:
         """Return every field of the record by name, and `cache_hits`; all values are fresh copies.
 
-        Without a record: the fields that are available without one (`KNOWN`, the input,
-        `volatile`).
+        Without a record, only the input, `volatile` and the fields in `KNOWN` are available.
         """
         info: dict[str, Any] = to_builtins(self._known() if self.record is None else self.record)
         info["cache_hits"] = self.cache_hits

@@ -92,7 +92,7 @@ def _refuse(*_: object) -> NoReturn:
 class _Unscored(float):
     """The reward of a session that is being scored: a wrapper may pass it on, but not use it.
 
-    As a float it is NaN, because extensions in C read that without calling methods.
+    As a float it is NaN, because extensions in C read its value without calling methods.
     """
 
     __slots__ = ()

@@ -51,11 +51,11 @@ class NumberedJob(Generic[T, A]):
     """The required digest of the system; None for any."""
     lanes: int = 1
     """The maximum number of sandboxes per process. With several, an input that waits does not delay
-    others, but measured run times mean less."""
+    others, but measured run times are less exact."""
     what: str = "task"
     """The noun for a task in messages about failures, which also show the task's `str`."""
     made: str = "the dataset"
-    """The noun in messages for the object that was made with the system of that digest."""
+    """The noun in messages for the object that was made with the system of this digest."""
 
     def opened(self, opener: Opener) -> Installed:
         """Open a sandbox for this job. Errors: SystemMismatchError for another digest."""

@@ -32,7 +32,7 @@ long as they compute). Each sandbox is opened on first use."""
 
 WAITING_SECONDS = (0.005, 0.05)
 """Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
-next one may start in parallel.
+next execution may start in parallel.
 
 Between these bounds, the time is twice the average of recent executions (our choice). On an idle
 machine the average is 3 ms. On a busy machine a fixed time would start all lanes at once."""
@@ -265,7 +265,7 @@ class Turns:
         self._usual = 0.0
 
     def begin(self) -> int:
-        """Wait until all earlier tasks let a new task start. Return its number; it has the turn."""
+        """Wait until earlier tasks let a new task start; give it the turn and return its number."""
         with self._lock:
             self._begun += 1
             self._take(task := self._begun)

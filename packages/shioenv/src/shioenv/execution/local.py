@@ -37,7 +37,7 @@ A = TypeVar("A")
 
 BATCH = 64
 """Tasks drawn at a time (our choice). After a wait for a worker, the code that draws tasks is no
-longer in the processor's caches. Drawing tasks one by one takes a third longer."""
+longer in the processor's caches. So drawing tasks one by one takes a third longer."""
 
 _FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its output
 
@@ -89,7 +89,7 @@ class SerialExecutor:
 class LocalExecutor:
     """Runs jobs in `workers` processes on this machine (None: one per processor).
 
-    `opener` opens sandboxes there and must be importable. Executions are shared with other
+    `opener` opens the sandboxes in them, so it must be importable. Executions are shared with other
     processes and later runs through a file in the user's cache directory. The file has at most
     about `cache_bytes`; 0 disables sharing. Sharing does not change records
     (`docs/design/execution-cache.md`).
@@ -110,7 +110,7 @@ class LocalExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """See `Executor.check`. The worker processes that open the sandbox are used for the job."""
+        """See `Executor.check`. The job later uses the worker processes that open the sandbox."""
         self._crew_of(job).start()
 
     def map(
@@ -133,7 +133,7 @@ class LocalExecutor:
         finally:
             self.retried += schedule.retried
             self.restarts += crew.restarts - restarts
-            if schedule.unfinished:  # workers may not send answers later
+            if schedule.unfinished:  # so that no answer arrives later
                 self.close()
 
     def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:

@@ -31,7 +31,7 @@ _CHUNK = 4096
 128 MiB."""
 
 
-class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are called
+class DamagedFile(OSError):  # noqa: N818 - named like errors of the standard library
     """A compressed file cannot be decompressed."""
 
 

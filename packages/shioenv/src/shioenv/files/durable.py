@@ -77,7 +77,7 @@ def sync(directory: Path) -> None:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError in the block to a DatasetStorageError that names the file or the path."""
+    """Convert an OSError in the block to a DatasetStorageError that names its file or `path`."""
     try:
         yield
     except OSError as error:
