@@ -179,7 +179,7 @@ class FirecrackerMachine:
         self.close()
 
     def restore(self) -> None:
-        """Resume from the saved machine, with the clock and the entropy of that time."""
+        """Resume from the saved machine, with the clock and the entropy of the time of saving."""
         self._call(
             "PUT",
             "/snapshot/load",

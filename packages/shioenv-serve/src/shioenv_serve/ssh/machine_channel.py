@@ -153,7 +153,7 @@ async def connect_command(
     tap: Tap,
     look: Callable[[], Awaitable[Behavior]],
 ) -> Ended:
-    """Connect a command that runs in a machine with the visitor, and return how it ended.
+    """Connect the visitor with a command that runs in a machine, and return how it ended.
 
     Its effects, as returned by `look`, are reported. Errors: those of `look`.
     """

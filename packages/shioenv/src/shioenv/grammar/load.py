@@ -241,7 +241,7 @@ def _is_nothing(group: ChoiceGroup) -> bool:
 class _BlockCompiler:
     """Generates the forms of an option block (the table in docs/reference/grammar-format.md).
 
-    Weights make all lines equally likely, and all forms of one line.
+    All lines are equally likely, and so are all forms of one line.
     """
 
     def __init__(self, scope: _Scope, block: Block) -> None:

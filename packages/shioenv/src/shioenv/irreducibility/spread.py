@@ -27,7 +27,7 @@ class Spread:
 
     @property
     def doubt(self) -> float:
-        """The larger of the two measures as standard errors; 1 if `standard_error` is None."""
+        """The larger of the standard error and the one that the interval implies; 1 without one."""
         if self.standard_error is None:
             return 1.0
         low, high = self.interval

@@ -54,10 +54,10 @@ class Effort:
 
     @property
     def places(self) -> dict[str, float]:
-        """Return the seconds spent by activity.
+        """Return the seconds for each activity.
 
-        The activities are the commands, executing them, opening sandboxes, making records, and
-        drawing inputs.
+        These are the commands themselves, their execution in sandboxes, opening sandboxes, making
+        records, and drawing inputs.
         """
         executing = self.own_seconds + self.sandbox_seconds + self.opening_seconds
         return {

@@ -343,7 +343,7 @@ class Marked:
     frozen: bool
     """Whether changes of later lines are relative to this state."""
     traffic: bool = False
-    """Whether a line sent packets. Copies of the shell have a new network."""
+    """Whether a line sent packets. A copy of the shell has a new network, which counts from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,7 @@ class ShellSandbox(Sandbox, Protocol):
     def start_shell(
         self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
     ) -> Execution:
-        """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
+        """Start a shell in a directory of the machine, which may be as an ended shell left it.
 
         The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
         for its next line. With `separate` it has two output channels, and every line's request is
@@ -460,7 +460,7 @@ class ShellSandbox(Sandbox, Protocol):
         """End the machine's shell, and run a line in a copy of a kept one, like `run_line`.
 
         The copy has the memory, the working directory and the process ID of the kept shell. The
-        files are those of that time. Errors: those of `run_line`.
+        machine's files are as they were when it was kept. Errors: those of `run_line`.
         """
         ...
 
@@ -563,7 +563,7 @@ class CallLock:
     def last(self, interrupt: Callable[[], object]) -> Iterator[None]:
         """Hold the lock while closing the protected object; another process needs no lock for that.
 
-        Another thread's call is interrupted until it releases the lock.
+        The call of another thread is interrupted repeatedly, until it releases the lock.
         """
         if os.getpid() != self._owner:
             yield
@@ -589,7 +589,7 @@ def scan_error(why: str) -> SandboxError:
 
 
 def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
-    """Parse the supervisor's change records (`scan.c`), joining the two sides of each path."""
+    """Parse the supervisor's change records (`scan.c`), and join `before` and `after` by path."""
     try:
         return _changes(data)
     except (struct.error, IndexError, OverflowError, ValueError) as error:

@@ -377,7 +377,7 @@ def prepare_drawing(
 ) -> DrawingPlace:
     """Prepare to draw with a catalogue's values and a policy's settings.
 
-    Places that share `plans` share a bounded cache of them. A grammar that allows no input with
+    `plans` makes and caches plans; several places may share it. A grammar that allows no input with
     these values is omitted. Errors: UnboundTokenError if it is the only one.
     """
     bound: dict[str, Grammar] = {}
