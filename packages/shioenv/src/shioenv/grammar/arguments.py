@@ -177,9 +177,8 @@ class ArgumentSplitter:
         """Return the arguments of letters after one dash, and the number of words used.
 
         In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
-        without a value, as in getopt(3). After a known letter, a digit or a sign without a meaning
-        to Bash also counts as such an option. A longer bundle with an unknown letter is one
-        argument.
+        without a value, as in getopt(3). So does a digit or a sign without a meaning to Bash, if it
+        follows a known letter. A longer bundle with an unknown letter is one argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []

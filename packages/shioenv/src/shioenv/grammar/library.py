@@ -183,10 +183,7 @@ def load_grammars(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Disable the garbage collector, which would take a fifth of the time of loading grammars.
-
-    Loading creates hundreds of thousands of long-lived objects.
-    """
+    """Disable the garbage collector, which would take a fifth of the time of loading grammars."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,9 +2,9 @@
 
 A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 of the paper
 defines a partly expanded argument as one nonterminal or one text, but `--block-size=<size>` is
-both. A body of several arguments may replace a nonterminal inside an argument. Then its first
-argument is joined with the symbols to the left of the nonterminal, its last one with those to the
-right.
+both. A body of several arguments may replace a nonterminal inside an argument. Then the body's
+first argument is joined with the symbols to the left of the nonterminal, the body's last argument
+with those to the right.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 """The things that commands change, with descriptions. The last four are not properties of files."""
 
 PROCESSES, MACHINE, NOTHING = "processes", "machine", "nothing"
-"""Keys of `SHOWS`. (Output about processes is volatile.)"""
+"""Keys of `SHOWS`."""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
@@ -83,7 +83,7 @@ class OperandSpec:
     """The meaning of one operand: its `role` is a key of `PATHS`, or a kind of value.
 
     `least` is the minimum number of such operands, 0 or 1. `many`: any number of them is permitted.
-    `name` is the text before a `=` in front of the operand (`if` of `if=FILE`), usually "".
+    `name` is `if` for an operand written `if=FILE`, usually "".
     """
 
     role: str

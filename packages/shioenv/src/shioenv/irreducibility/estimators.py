@@ -15,10 +15,9 @@ from typing import Protocol, TypeAlias
 from shioenv.errors import UsageError, did_you_mean
 
 OUTSIDE = 3
-"""Minimum number of draws by `balanced` among sub-inputs that lack a needed argument.
+"""Minimum number of draws by `balanced` among sub-inputs that lack a needed argument (see there).
 
-An argument is needed if leaving out this argument alone changes the behavior. The number is small
-(our choice), because nearly all of these sub-inputs behave differently.
+The number is small (our choice), because nearly all of these sub-inputs behave differently.
 """
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE

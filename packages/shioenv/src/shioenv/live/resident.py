@@ -133,9 +133,9 @@ class ResidentShell(Closing):
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
         """Run an input in a separate shell of the same machine, in the start directory.
 
-        The input finds the lines' files, network and host name, but not their shell. Later lines
-        find what the input changed in the machine. A fork does not repeat the input. Errors: those
-        of `run`.
+        The input finds the files, network and host name as the lines left them, but not the state
+        of their shell. Later lines find what the input changed in the machine. A fork does not
+        repeat the input. Errors: those of `run`.
         """
         with self._lines.turn():
             self._did = None

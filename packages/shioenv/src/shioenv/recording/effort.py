@@ -29,8 +29,7 @@ class Effort:
     drawing_seconds: float = 0.0
     """Seconds of processor time for drawing the samples, which no other count includes.
 
-    Only one process draws samples. Its waiting time is not counted, because other processes then
-    use the processors.
+    Waiting time is not counted, because other processes then use the processors.
     """
     asked: int = 0
     """Number of executions that were looked up in the cache."""

@@ -74,8 +74,8 @@ class Limits:
     """Bytes of memory of all processes of the run and of its System V segments, sampled every
     50 ms. A run that uses more is ended."""
     processes: int = 256
-    """Processes and threads alive at once, of all users together; beyond this, `fork` fails.
-    `ulimit -u` shows the declared value of the system instead."""
+    """Processes and threads alive at once, of all users together; beyond this, `fork` fails. (But
+    `ulimit -u` shows the system's declared value.)"""
     disk_bytes: int = 256 * MEBIBYTE
     """Bytes of new or changed file content; beyond this, writing fails with ENOSPC. The free space
     of the declared disk (shown by `df`) is a further bound."""
@@ -91,7 +91,7 @@ class Limits:
     """Seconds for which background processes may continue after the shell has ended."""
     scan_seconds: float = 5.0
     """Seconds of processor time for finding a run's changes; beyond this, the changes are
-    truncated. A full disk of 256 MiB takes half a second."""
+    truncated."""
     state_bytes: int = 4 * MEBIBYTE
     """Bytes of shell state read after the run, at most 4 MiB. A state of this length or more is
     dropped and counts as unknown."""
@@ -296,10 +296,9 @@ class Execution:
     waited: bool = False
     """Whether the run timed out while sleeping, so that a faster machine would hardly have helped.
 
-    Samples are taken every 50 ms. The run's processes all slept in nine of ten samples, or in all
-    samples of the second half. A faster machine would have helped only if the awaited event was
-    about to happen. In a `microvm-bare`, the processor idled for nine tenths of the time, or of its
-    second half."""
+    True if all its processes slept in nine of ten samples (one every 50 ms), or in all samples of
+    the second half. In a `microvm-bare`: if the processor idled for nine tenths of the time, or of
+    its second half."""
     output_truncated: bool = False
     """Whether the run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()

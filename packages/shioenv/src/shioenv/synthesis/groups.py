@@ -1,9 +1,9 @@
 """A stream of samples in groups of commands; each group is drawn independently of the others.
 
 A *skeleton* is everything that is drawn before a command is written. One generator draws the
-skeletons of the whole stream, which takes little time. The directory and the first command of a
-skeleton determine its group. Each group writes its commands with a separate generator, and decides
-alone which inputs are new, since inputs of two groups begin with different words.
+skeletons of the whole stream. The directory and the first command of a skeleton determine its
+group. Each group writes its commands with a separate generator, and decides alone which inputs are
+new, since inputs of two groups begin with different words.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ IN_TURN, MOST_IN_TURN = 300, 0.6
 
 COMPOSED = 0.1
 """Share of single commands without a new input that become the first of a composite input; the
-others are replaced by another skeleton. With this share, commands with few inputs are about as
-frequent as if only equal texts were duplicates (measured)."""
+others are replaced by another skeleton."""
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -177,7 +177,7 @@ def sample(
 def numbers_of(
     drawing: Drawing, count: int, *, system: System, grammars: Sequence[Grammar]
 ) -> Sequence[int]:
-    """Return the numbers of the samples of a drawing among the first `count` of its whole stream.
+    """Return the numbers below `count` that the samples of a drawing have in its whole stream.
 
     Errors: UsageError for an unknown or too small part.
     """
