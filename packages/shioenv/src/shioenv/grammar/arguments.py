@@ -231,7 +231,7 @@ class ArgumentSplitter:
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
-    """Yield the arguments in productions that begin with literal text; parts of bundles do not."""
+    """Yield the productions' arguments that begin with literal text, except parts of bundles."""
     for head, productions in grammar.productions.items():
         if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
             for production in productions:

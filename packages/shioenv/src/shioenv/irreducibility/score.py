@@ -277,9 +277,9 @@ def estimate_irreducibility(
 
     Each segment is scored on the prefix of the input that ends with it, with separate noise runs
     and a separate threshold. Rows before the segment are held constant. The mean of the scores is
-    weighted by number of arguments. The budget is divided among the segments (D-2, I13). Each with
-    arguments gets at least one sub-input. With one argument, the score is Delta against the command
-    alone. Without an argument there is no score, but the full input is run all the same.
+    weighted by number of arguments. The budget is divided among the segments (D-2, I13); a segment
+    with arguments gets at least one sub-input. With one argument, the score is Delta against the
+    command alone. Without an argument there is no score, but the full input is run all the same.
 
     With a `process_budget`, fewer sub-inputs are run if the input's first run started many
     processes (`Scoring.within`).
