@@ -136,7 +136,7 @@ class MachineChannel(SshChannel):
 
 
 def _after(earlier: Behavior, later: Behavior) -> Behavior:
-    """Return the joint behavior of two looks: a shell may change files until its end."""
+    """Return the joint behavior of two looks. The second has what a shell changed until its end."""
     return replace(
         later,
         patch=earlier.patch.compose(later.patch),

@@ -139,7 +139,7 @@ class SessionPasses(_Wrapping):
         return self._settled(number, behavior)
 
     def _settled(self, number: int, behavior: Behavior) -> Behavior | None:
-        """Return a behavior after rows; it is volatile if a second machine's rows differed.
+        """Return a behavior after `number` rows, as volatile if a second machine's rows differed.
 
         None if one of the machines did not run these rows.
         """
@@ -218,7 +218,7 @@ class SessionPasses(_Wrapping):
     ) -> tuple[Pass, list[Behavior]]:
         """Run all rows, or the first ones.
 
-        Return their behaviors, and those of the lines of the resident shell.
+        Return the behavior of each (None: to be repeated), and those of the rows that ran.
         """
         machine = self._open(self._rows, separate=separate, order=order)
         try:
