@@ -167,8 +167,8 @@ def may_run(
     the caller's name. `fifos` are the paths of pipes without a writer.
 
     Programs that open files would block on a fifo. `find` may run them in place of `_CONTENT`, or
-    after `-type f` if the search cannot reach a fifo, because `find` tests for names with an
-    extension, or because no fifo is in the searched directories.
+    after `-type f` if the search cannot reach a fifo. The search cannot if `find` tests for names
+    with an extension, or if no fifo is in the searched directories.
     """
     name, traits = caller.name, program.header.traits
     of_the_shell = program.header.package == "bash" and traits.changes

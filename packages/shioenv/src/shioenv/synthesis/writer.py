@@ -167,7 +167,7 @@ class CommandWriter:
 
         With a plan for a set of options, every option of the set is written at least once. With a
         plan of all options, those whose bits are in `needed` are written at the first place for
-        them, and an option is repeated only if its program accepts that. `sparse`: repetitions end
+        them. An option is then repeated only if its program accepts that. `sparse`: repetitions end
         as soon as possible. `spelling` is the usage that determines the spelling of options (None:
         as in the grammar).
 
