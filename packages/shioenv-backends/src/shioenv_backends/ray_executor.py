@@ -98,7 +98,7 @@ class Host:
     kernels: frozenset[str]
     layers: frozenset[str]
     refusal: Failure | None
-    """The reason why no sandbox opens there; None if one opened."""
+    """The reason why no sandbox opens on the node; None if one opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +385,7 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
-        """Remove a node that is lost, or whose actor is lost; its tasks go to others."""
+        """Remove a node that is lost, or whose actor is lost; its tasks go to other nodes."""
         del self._nodes[node.name]
         self._kill(node)
         first, *_, last = [*str(error).strip().splitlines(), ""]

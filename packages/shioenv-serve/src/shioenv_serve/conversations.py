@@ -1,4 +1,4 @@
-"""Parse conversations of OpenAI's protocol, also as sent by Cowrie and Beelzebub, into lines."""
+"""Parse OpenAI conversations, also those sent by the honeypots Cowrie and Beelzebub, into lines."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Conversation:
     lines: tuple[str, ...] = ()
     """The earlier lines in the request, oldest first."""
     answers: tuple[str, ...] = ()
-    """The `likeness` of each earlier answer in the request that is not empty."""
+    """The `likeness` of each non-empty earlier answer in the request."""
     is_cut: bool = False
     """Whether earlier lines may be missing from the request."""
     is_alone: bool = False
-    """Whether no line can follow: Cowrie's command without a terminal."""
+    """Whether no line can follow, as after Cowrie's command without a terminal."""
 
 
 def conversation_of(request: ChatRequest, caller: str) -> Conversation:

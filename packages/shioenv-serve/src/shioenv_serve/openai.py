@@ -49,7 +49,7 @@ def openai_error(
 
 
 class OpenAIFront:
-    """An HTTP application that answers requests from visits.
+    """An HTTP application that answers each request with the output of a visit's shell.
 
     `keys` are the accepted API keys; without any, every client is served. `rate` is the number of
     requests per minute for a key, or for an address if there are no keys.
@@ -149,7 +149,7 @@ class OpenAIFront:
         return _error(500, "the machine of the shell failed")
 
     def _origin(self, request: Request, visit: str, began: float) -> Origin:
-        """Return the origin of a visit; the log gets the start of a new one."""
+        """Return the origin of a visit, and log the start of a new visit."""
         if visit not in self._logged:
             client, server = request.scope.get("client"), request.scope.get("server")
             host, port = client or ("", 0)

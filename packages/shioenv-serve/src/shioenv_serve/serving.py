@@ -71,7 +71,7 @@ def serve(
     limits bodies and their chunks. Errors: UsageError if the address cannot be used.
     """
     listening = listen_address.opened()
-    # asyncio sets this option only on sockets created with the protocol TCP, and this one is not.
+    # asyncio sets this option only on sockets that were created with an explicit protocol (TCP).
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
     """Uvicorn's server; at shutdown it becomes the parent of the machines' orphaned processes."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish pending answers, then the application."""
+        """Wait for pending answers, then shut the application down."""
         adopt_orphans()
         await super().shutdown(sockets)
 
@@ -175,7 +175,7 @@ class Bounded:
 
 
 class BoundedConnection(h11.Connection):
-    """An h11 connection with limits that do not depend on how the bytes are divided.
+    """An h11 connection with limits that do not depend on the pieces in which bytes arrive.
 
     h11 itself limits only the length of an incomplete head, and not the size of a chunk.
     """

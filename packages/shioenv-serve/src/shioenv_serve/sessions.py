@@ -38,10 +38,10 @@ def read_sessions(
 ) -> Accepted:
     """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
-    A session starts in its user's home directory, as in the servers, unless `commands` has
-    start directories; without a login, in the first of `directories`. Lines that
-    `import_commands` would omit are omitted, and so are lines with more than `MOST_HISTORY`
-    lines before them. Lines filled in by history or completion, lines truncated by the log, and
+    A session starts in its user's home directory. If `commands` has start directories, or the log
+    no login, it starts in the first of `directories`. Lines that `import_commands` would omit are
+    omitted, and so are lines with more than `MOST_HISTORY` lines before them. Lines filled in by
+    history or completion, lines truncated by the log, and
     incomplete commands such as `cat <<E` are omitted too. An omitted line did run, so all later
     lines of its shell are omitted too. The lines after a line that leaves its shell are also
     omitted. Errors: ImportFileError.

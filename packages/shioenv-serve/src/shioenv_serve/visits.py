@@ -1,8 +1,8 @@
 """Assign requests to shells by conversation, and limit the number of open shells.
 
 A request contains a conversation, but no identity of its sender. One rule isolates visitors: a line
-runs only in a shell that ran exactly the conversation's earlier lines. A shell that ran one line
-more serves no other visitor. If no shell matches, the lines are replayed.
+runs only in a shell that ran exactly the conversation's earlier lines. If there is no such shell,
+the lines are replayed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AGAIN_SECONDS: Final = 30.0
 """Maximum seconds for replaying the lines of a conversation; our choice."""
 
 ARRIVAL_SECONDS: Final = 0.1
-"""Seconds that an unknown conversation waits for the request before it; our choice."""
+"""Seconds that an unknown conversation waits for an earlier request to arrive; our choice."""
 
 FREE_SECONDS: Final = 10.0
 """Seconds that a line waits for a free shell when all are busy; our choice."""
@@ -237,7 +237,7 @@ class Visits:
         """Return the visit that the conversation continues; None if there is none, or several.
 
         If visits with different transcripts match, choosing one could expose another visitor's
-        shell. If they differ only in their answers, the lines are replayed in a new shell.
+        shell. If only their answers differ, the lines are replayed in a new shell.
         """
         fits = [
             visit

@@ -40,7 +40,7 @@ class BareSandbox(MicrovmSandbox):
 
     def __init__(self, system: System, limits: Limits) -> None:
         self._contents: Mapping[str, str] = {}
-        with suppress(OSError, ValueError, EOFError):  # then a move is two operations
+        with suppress(OSError, ValueError, EOFError):  # without digests, a move is two operations
             self._contents = read_contents(system.path)
         super().__init__(system, limits, mode=ShellMode.FRESH)
 

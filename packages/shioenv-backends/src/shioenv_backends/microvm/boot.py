@@ -455,9 +455,10 @@ tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
         --delay-directory-restore -C /mnt
 exec "$@"
 """
-"""`mke2fs` takes names in the order in which the file system lists a directory.
+"""Copies the system to a tmpfs, in order of names, and then runs a command (`mke2fs`).
 
-A tmpfs lists them by creation time, so the order of the host's file system has no effect.
+`mke2fs` takes names in the order in which the file system lists a directory. A tmpfs lists them by
+creation time, so the host's file system has no effect.
 """
 
 

@@ -2,7 +2,7 @@
 
 No machine with hardware for Firecracker was available. This module was tested only against a stub
 (`tests/conformance/firecracker_stand_in.py` of this distribution). The stub checks requests and
-their order, and runs the guest in QEMU. This backend is used only with `--sandbox firecracker`.
+their order, and runs the guest in QEMU.
 
 All machines use the same relative path for their socket, because a snapshot holds that path. Every
 machine runs in a separate directory, so that machines restored from one snapshot do not conflict.
@@ -179,7 +179,7 @@ class FirecrackerMachine:
         self.close()
 
     def restore(self) -> None:
-        """Resume from the saved machine, with the clock and the entropy of that time."""
+        """Resume from the saved machine, with the clock and the entropy of the time of saving."""
         self._call(
             "PUT",
             "/snapshot/load",

@@ -54,7 +54,7 @@ class MicrovmBackend:
         build_microvm(system, kernel=kernel, report=report)
 
     def facts(self, system: System) -> dict[str, Any] | None:
-        """Return the record of these files; None if no usable microVM is built."""
+        """Return the record of the boot files; None if no usable microVM is built."""
         try:
             return dict(find_microvm(system).record)
         except ShioenvError:

@@ -320,9 +320,9 @@ def _date(seconds: int) -> str:
 def accelerator(microvm: Microvm) -> str:
     """Return `kvm` if a guest boots with KVM, else `tcg`, the emulated processor.
 
-    Access to `/dev/kvm` is not sufficient. On some hosts, such as virtual machines whose own host
-    rewrites its guests' kernels, distribution kernels do not reach their first process. So the
-    guest is booted once after each start of this host. The result is kept in the cache directory.
+    Access to `/dev/kvm` is not sufficient: on some hosts that are virtual machines, distribution
+    kernels do not reach their first process. So the guest is booted once after each start of this
+    host. The result is kept in the cache directory.
     """
     if not may_open_kvm():
         return "tcg"

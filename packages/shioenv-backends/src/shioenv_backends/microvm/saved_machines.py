@@ -1,6 +1,6 @@
 """Saved machines, kept for the next sandbox.
 
-Each has a directory that holds its memory, the state of its devices, and a checksum of both.
+Each machine has a directory with its memory, the state of its devices, and a checksum of both.
 """
 
 from __future__ import annotations

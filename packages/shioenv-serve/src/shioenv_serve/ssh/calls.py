@@ -57,7 +57,7 @@ class LoginCall:
         return (told[0] or 24, told[1] or 80)
 
     def hand_on(self, terminal: int) -> None:
-        """Copy this terminal's settings and size to another one, and set this one to raw mode."""
+        """Copy this terminal's settings and size to `terminal`, and set this one to raw mode."""
         with suppress(OSError, termios.error):
             termios.tcsetattr(terminal, termios.TCSANOW, termios.tcgetattr(self.fds[0]))
             resize(terminal, self.size())

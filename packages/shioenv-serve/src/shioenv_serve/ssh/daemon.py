@@ -241,7 +241,8 @@ def _root_files(
     library = "usr/lib/x86_64-linux-gnu"
     own = (system.content("/etc/ssh/sshd_config") or b"").decode("utf-8", "surrogateescape")
     config = settings(own).encode("utf-8", "surrogateescape")
-    names = b"sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"  # `front` resolves all others
+    # the NSS module `front` resolves all other names
+    names = b"sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
     sources = b"passwd: files front\ngroup: files\nshadow: files\nhosts: files\n"
     files = {
         "bin/keeper": (0o755, programs["keeper"]),

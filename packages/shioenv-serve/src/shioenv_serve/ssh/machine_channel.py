@@ -136,7 +136,7 @@ class MachineChannel(SshChannel):
 
 
 def _after(earlier: Behavior, later: Behavior) -> Behavior:
-    """Return the joint behavior of two looks: a shell may change files until its end."""
+    """Return the joint behavior of two looks. The second has what a shell changed until its end."""
     return replace(
         later,
         patch=earlier.patch.compose(later.patch),
@@ -153,7 +153,7 @@ async def connect_command(
     tap: Tap,
     look: Callable[[], Awaitable[Behavior]],
 ) -> Ended:
-    """Connect a command that runs in a machine with the visitor, and return how it ended.
+    """Connect the visitor with a command that runs in a machine, and return how it ended.
 
     Its effects, as returned by `look`, are reported. Errors: those of `look`.
     """

@@ -38,10 +38,8 @@ from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshC
 from shioenv_serve.visit_log import LOG
 
 REMEMBERED: Final = 10_000
-"""Maximum number of remembered addresses; the oldest is dropped first.
-
-We chose this number because each address takes about a kilobyte.
-"""
+"""Maximum number of remembered addresses; the oldest is dropped first. (Our choice: each takes
+about a kilobyte.)"""
 
 
 class PasswordPolicy(Protocol):

@@ -30,7 +30,7 @@ PROTOCOL: Final = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
 _WRITING = threading.Lock()  # two channels may upload the same content at once
 
 NO_ROOM: Final = "no room"
-"""The reason for files beyond the limit `LARGEST` or `HELD`."""
+"""The reason reported for a file beyond the limit `LARGEST` or `HELD`."""
 
 NOT_WHOLE: Final = "incomplete"
 
@@ -100,7 +100,7 @@ class Uploads:
     def _written(self, content: bytes | bytearray) -> Path:
         place = self._directory / hashlib.sha256(content).hexdigest()
         with _WRITING, storage_errors(place):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # malware, perhaps
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # may hold malware
             if not place.exists():
                 with replacing(place) as file:
                     file.write(content)

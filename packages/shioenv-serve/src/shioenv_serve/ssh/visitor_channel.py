@@ -49,7 +49,7 @@ _TYPED, _SHOWN, _COMMAND = 1, 2, 3
 class ChannelRecording(Closing):
     """A channel's two recordings, `NAME.cast` and `NAME.ttylog`, written as events arrive.
 
-    Errors: DatasetStorageError, here and later.
+    Errors: DatasetStorageError if a file cannot be written.
     """
 
     def __init__(self, directory: Path, name: str, command: str | None, size: tuple[int, int]):
@@ -190,7 +190,7 @@ class Visitor:
         return machine
 
     async def shell_of(self, house: House) -> Seat[Shell]:
-        """Return the visitor's shell of a model. Errors: those of `machine_of`."""
+        """Return the shell in which a model answers the visitor. Errors: those of `machine_of`."""
         async with self.choosing:
             if self.shell is None:
                 self._stay()

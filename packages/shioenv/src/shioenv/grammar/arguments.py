@@ -105,7 +105,7 @@ class ArgumentSplitter:
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
             n = 0
-            if word not in self.runs or not endless:  # without an end, later ones have none
+            if word not in self.runs or not endless:  # if one has no end, later ones have none
                 n = self.run(words, index) if word in self.runs else 0
                 endless = endless or (word in self.runs and not n)
                 if not n and not (options_end and word.startswith("-")):
@@ -126,7 +126,7 @@ class ArgumentSplitter:
 
     @staticmethod
     def run(words: Sequence[str], index: int) -> int:
-        """Count the words of the option at `index` and its nested command; 0 without an end."""
+        """Count the words of the option at `index` and its nested command; 0 if that has no end."""
         for end in range(index + 2, len(words)):
             if ends_command(words[end - 1 : end + 1]):
                 return end + 1 - index
@@ -177,9 +177,8 @@ class ArgumentSplitter:
         """Return the arguments of letters after one dash, and the number of words used.
 
         In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
-        without a value, as in getopt(3). After a known letter, a digit or a sign without a meaning
-        to Bash also counts as such an option. A longer bundle with an unknown letter is one
-        argument.
+        without a value, as in getopt(3). So does a digit or a sign without a meaning to Bash, if it
+        follows a known letter. A longer bundle with an unknown letter is one argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
@@ -216,7 +215,7 @@ class ArgumentSplitter:
     def unknown(self, arguments: Iterable[Argument]) -> list[str]:
         """Return the options that the program lacks, as written.
 
-        A word after such an option may be its value; this is unknown.
+        It is unknown whether a word after such an option is its value.
         """
         return [argument.text for argument in arguments if not self._knows(argument)]
 
@@ -232,7 +231,7 @@ class ArgumentSplitter:
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
-    """Yield arguments of productions that begin with literal text, without parts of bundles."""
+    """Yield the productions' arguments that begin with literal text, except parts of bundles."""
     for head, productions in grammar.productions.items():
         if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
             for production in productions:

@@ -86,7 +86,7 @@ class OptionLine:
 
 @dataclass(slots=True)
 class Block:
-    """An option block: its options, and those of its lines that are ordinary alternatives."""
+    """An option block: its options, and its other lines, which are ordinary alternatives."""
 
     name: str
     line: int

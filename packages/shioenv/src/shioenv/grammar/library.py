@@ -28,7 +28,7 @@ from shioenv.grammar.validation import check
 COMMANDS = Path(__file__).parent / "commands"
 
 OF_SYSTEMS = Path(__file__).parent.parent / "systems" / "grammars"
-"""The directory with a directory of grammars for each system that has programs of its own."""
+"""Holds a directory of grammars for each system with programs that other systems lack."""
 
 PAPER: Final = (
     *("arch", "basename", "cat", "cd", "chgrp", "chmod", "chown", "comm", "cp", "cpio", "curl"),
@@ -183,10 +183,7 @@ def load_grammars(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Disable the garbage collector, which would take a fifth of the time of loading grammars.
-
-    Loading creates hundreds of thousands of long-lived objects.
-    """
+    """Disable the garbage collector, which would take a fifth of the time of loading grammars."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -250,11 +247,11 @@ class OwnGrammars:
 def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
-    The name of a system selects the shipped grammars of its own programs. Each file
-    `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
-    directory is unreadable or contains no grammar. UsageError is also raised for more than `MOST`
-    grammars, and for an invalid command name. Files are also refused if they exceed `LARGEST`
-    bytes, are not regular, or are links out of the directory.
+    A system's name instead of a path selects the shipped grammars of that system's own programs.
+    Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
+    directory is unreadable, or has no grammar or more than `MOST`. UsageError also for a file whose
+    name is no valid command name, or that exceeds `LARGEST` bytes. Irregular files and links out of
+    the directory are refused too.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:

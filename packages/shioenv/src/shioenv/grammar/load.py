@@ -241,7 +241,7 @@ def _is_nothing(group: ChoiceGroup) -> bool:
 class _BlockCompiler:
     """Generates the forms of an option block (the table in docs/reference/grammar-format.md).
 
-    Weights make all lines equally likely, and all forms of one line.
+    All lines are equally likely, and so are all forms of one line.
     """
 
     def __init__(self, scope: _Scope, block: Block) -> None:
@@ -390,8 +390,8 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
     """Parse a grammar in `text`; faults are returned rather than raised.
 
     `path` is the file's name in faults; its stem must be the command's name. `versions` is
-    `System.versions` of the target system. Guards are compared with the version of the grammar's
-    package there (default: that in the manual line). If the `clock` in `versions` is `host`,
+    `System.versions` of the target system. Guards are compared with the package's version in
+    `versions` (default: that in the manual line). If the `clock` in `versions` is `host`,
     programs see the host's time, which differs between runs. Errors: FaultyGrammarError if the
     shared definitions have faults.
     """

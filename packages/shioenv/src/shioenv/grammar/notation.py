@@ -79,7 +79,7 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 MOST_NESTED = 30
-"""Maximum nesting of groups (our choice); shipped grammars have few levels."""
+"""Maximum nesting of groups (our choice)."""
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
 """Records a fault: its kind, its message, and its column (from 1)."""

@@ -46,7 +46,7 @@ class InputParser:
     def take_apart(self, text: str) -> tuple[Input, bool]:
         """Return the input as from `parse`, and whether it was parsed by Bash's grammar.
 
-        It was not if Bash refuses the text, or if the text has a here-document or no command.
+        The latter is False if Bash refuses the text, or if it has a here-document or no command.
         """
         if "\0" not in text:
             try:
@@ -153,8 +153,8 @@ def _read_back(tokens: Iterable[Token]) -> Input:
 def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
     """Return the index of the argument that is a nested command's name, or None.
 
-    It is the first operand after those that the header counts (`timeout`: the time). In `env`, it
-    comes after assignments, and a `-` is an option.
+    The name is the first operand after the `runs` operands that the header declares (`timeout`: 1,
+    the time). In `env`, assignments come before the name, and a `-` is an option.
     """
     return None if grammar.header.runs is None else operand_place(arguments, grammar.header.runs)
 
@@ -180,7 +180,7 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 @cache
 def fixed_words(grammar: Grammar) -> frozenset[str]:
-    """Return words without a dash of which every input has one: `addr` of `ip addr`."""
+    """Return words without a dash, one of which is in every input: `addr` for `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):

@@ -35,10 +35,10 @@ def received_form(text: str) -> str:
 
 
 def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
-    """Return an argument's symbols with their texts as plain words, without those in substitutions.
+    """Return an argument's symbols outside substitutions; literal texts become plain words.
 
     `state` has the quotes and brackets that are open before the first symbol. The name in
-    `$<EnvVar>` is omitted too.
+    `$<EnvVar>` is omitted.
     """
     reader = _Reader(state)
     items: list[Item] = []

@@ -2,9 +2,9 @@
 
 A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 of the paper
 defines a partly expanded argument as one nonterminal or one text, but `--block-size=<size>` is
-both. A body of several arguments may replace a nonterminal inside an argument. Then its first
-argument is joined with the symbols to the left of the nonterminal, its last one with those to the
-right.
+both. A body of several arguments may replace a nonterminal inside an argument. Then the body's
+first argument is joined with the symbols to the left of the nonterminal, the body's last argument
+with those to the right.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options of a line with a reason.
+    """The options of an `omit`, `undocumented` or `refused` line, with the reason.
 
     `omit`: omitted on purpose, `undocumented`: not in the help, `refused`: no input with them runs.
     """
@@ -159,7 +159,7 @@ class Omission:
 class Avoidance:
     """An `avoid` line: inputs that print and change nothing, or that the program refuses.
 
-    Each pattern of `present` matches an argument of such an input, and none of `absent` does.
+    Each pattern of `present` matches an argument of such an input; no pattern of `absent` does.
     `operands`: "missing" if none of its operands names a file, "existing" if all do, else "".
     """
 
@@ -180,7 +180,7 @@ class Avoidance:
 
 
 def apart(word: str) -> str:
-    """Return an argument without no-space marks, and a letter of a bundle with its own dash."""
+    """Return an argument without no-space marks; a letter of a bundle gets a dash."""
     return re.sub("^<ns>(?!-)", "-", word).replace("<ns>", "")
 
 
@@ -189,7 +189,7 @@ class Example:
     """An example input in a grammar file, with its arguments and expected result.
 
     `line` counts from 1. Each text of `prints` must be a line of the output, each text of
-    `contains` must be in the output. `after` is the input to the left of a pipe before the example.
+    `contains` must be in the output. `after` is the input whose output is piped into the example.
     """
 
     command: str
@@ -202,7 +202,7 @@ class Example:
 
     @property
     def text(self) -> str:
-        """The whole input, with the pipe before it."""
+        """The whole input: `after` and a pipe, if any, then the example."""
         text = render(self.command, self.arguments)
         return text if self.after is None else f"{self.after} | {text}"
 
@@ -237,9 +237,8 @@ class Grammar:
     `pipe` is the start symbol of commands to the right of a `|`, or None if the grammar has none.
     `kinds` maps nonterminals to the name of the kind of value that they derive, such as `size`.
     `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
-    the symbols of its value; these are None if the option can be without a value. System tokens are
-    heads of `productions` only if the grammar is bound. `source` is the file's
-    name in faults.
+    the symbols of its value; the second is None for the option without a value. System tokens are
+    heads of `productions` only if the grammar is bound. `source` is the file's name in faults.
     Grammars are compared and hashed by identity.
     """
 
@@ -322,7 +321,7 @@ def leading_to(
     productions: Productions,
     parts: Callable[[Production], Iterable[Symbol]],
 ) -> frozenset[Nonterminal]:
-    """Return `heads` and every head that derives one of them through symbols in `parts`."""
+    """Return `heads` and all heads that derive one of them, using only the symbols in `parts`."""
     users: dict[Nonterminal, set[Nonterminal]] = defaultdict(set)
     for head, bodies in productions.items():
         for production in bodies:
@@ -337,8 +336,7 @@ class Counts:
     """The size of grammars. The counting rule is ours: shared definitions count once.
 
     `nonterminals` counts each nonterminal once, including system tokens. `productions` counts the
-    distinct pairs of head and body before binding. `grounded` counts the further pairs of bound
-    grammars.
+    distinct pairs of head and body before binding. `grounded` counts the pairs that binding adds.
     """
 
     nonterminals: int

@@ -27,7 +27,7 @@ PATHS: Mapping[str, str] = MappingProxyType(
 """The roles of operands that are paths, and their meanings."""
 
 VALUE = "value"
-"""The `what` of an effect (`RoleChange`) on the values of options instead of operands."""
+"""The `what` of a `RoleChange` that concerns the values of options, not operands."""
 
 MAKES: Mapping[str, str] = MappingProxyType(
     {
@@ -60,7 +60,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 """The things that commands change, with descriptions. The last four are not properties of files."""
 
 PROCESSES, MACHINE, NOTHING = "processes", "machine", "nothing"
-"""Keys of `SHOWS`. (Output about processes is volatile.)"""
+"""Keys of `SHOWS`."""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
@@ -83,7 +83,7 @@ class OperandSpec:
     """The meaning of one operand: its `role` is a key of `PATHS`, or a kind of value.
 
     `least` is the minimum number of such operands, 0 or 1. `many`: any number of them is permitted.
-    `name` is the text before a `=` in front of the operand (`if` of `if=FILE`), usually "".
+    `name` is `if` for an operand written `if=FILE`, usually "".
     """
 
     role: str
@@ -109,8 +109,8 @@ class RoleChange:
 class Traits:
     """The traits of a command. By default a command takes no operands.
 
-    `effects` are the effects of options on operands. `implied` is what the command uses if it has
-    no operands. `makes`, `changes` and `shows` are keys of the tables of these names or "".
+    `effects` are the effects of options on operands. `implied` is what the command uses without
+    operands. `makes`, `changes` and `shows` are keys of `MAKES`, `CHANGES` and `SHOWS`, or "".
     `removes`: the things named by the operands no longer exist afterwards. `opens`: the command
     opens the files named by its operands, and blocks on a named pipe. `ordered`: the order of its
     options and operands has a meaning. `help` is the input that prints its help, "" for the usual
@@ -146,7 +146,7 @@ class Traits:
 
     @property
     def takes_several(self) -> bool:
-        """Whether the command takes any number of paths, or none."""
+        """Whether the command accepts any number of paths, or takes no paths at all."""
         return not self.paths or any(operand.many for operand in self.paths)
 
     @property
@@ -179,8 +179,8 @@ class Traits:
     def roles_of(self, count: int) -> Sequence[str]:
         """Return the roles of `count` successive operands; operands with a name are omitted.
 
-        If the number of operands of one role is unlimited, this role is repeated, otherwise the
-        last role is. For a command without declared operands each role is "text".
+        The role whose number of operands is unlimited is repeated; without such a role, the last
+        one is repeated. For a command without declared operands each role is "text".
         """
         plain = [operand for operand in self.operands if not operand.name]
         if not plain or not count:

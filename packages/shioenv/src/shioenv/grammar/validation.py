@@ -116,7 +116,7 @@ def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
 
 
 def without_endless(productions: Productions) -> Productions:
-    """Return the productions with a finite expansion, without heads that have none."""
+    """Return the productions with a finite expansion; heads without one are omitted."""
     needs = {
         head: [tuple(production.nonterminals) for production in bodies]
         for head, bodies in productions.items()

@@ -1,7 +1,7 @@
 """Estimators of irreducibility, which choose sub-inputs and their weights.
 
-A sub-input is given by the indices of the kept arguments. All estimators except the paper's are
-unbiased for every budget. `docs/design/estimators.md` compares the estimators.
+A sub-input is given by the indices of the kept arguments. A *leave-one-out* lacks one argument. All
+estimators except the paper's are unbiased for every budget (`docs/design/estimators.md`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Protocol, TypeAlias
 from shioenv.errors import UsageError, did_you_mean
 
 OUTSIDE = 3
-"""Minimum number of draws by `balanced` among sub-inputs that lack a needed argument.
+"""Minimum number of draws by `balanced` among sub-inputs that lack a needed argument (see there).
 
-An argument is needed if leaving out this argument alone changes the behavior. The number is small
-(our choice), because nearly all of these sub-inputs behave differently.
+The number is small (our choice), because nearly all of these sub-inputs behave differently.
 """
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE
@@ -79,7 +78,7 @@ def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePa
 
 
 def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Draw sub-inputs independently, with probabilities proportional to their arguments' number.
+    """Draw sub-inputs independently, with probabilities proportional to their argument counts.
 
     The estimate is a plain mean.
     """
@@ -145,8 +144,8 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Sample
     - The sub-inputs that lack a needed argument. They get the rest of the budget, drawn as by
       `pps`.
 
-    If the budget barely suffices for leave-one-out, that is omitted, and arrays over all sub-inputs
-    are used.
+    If the leave-one-outs would use nearly the whole budget, they are omitted, and arrays over all
+    sub-inputs are used.
     """
     alone = [leave_out(n, index) for index in range(n)]
     new = sum(not look.known(kept) for kept in alone)
@@ -192,7 +191,7 @@ def _arrays(
     """Spend the budget on arrays of 2^m rows, the largest array first.
 
     No array has less than a quarter of the rows of the largest. The weight of an array is
-    proportional to the square of its rows, because smaller arrays balance less.
+    proportional to the square of its number of rows, because smaller arrays balance less.
     """
     rows = [1 << bit for bit in range(len(free)) if budget >> bit & 1 and budget < 8 << bit]
     rows.sort(reverse=True)
@@ -288,7 +287,7 @@ DRAWS: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "stratified": lambda n: (n, 2 * n),
     "balanced": lambda n: (LEFT_FOR_BALANCE, LEFT_LATER),
 }
-"""Sample sizes for n arguments of the estimators that run every leave-one-out, by name.
+"""Two sample sizes for n arguments, by the name of an estimator that runs every leave-one-out.
 
 The first number is the size of the first sample, without the leave-one-outs. The second is the size
 of a later sample, when the results of leave-one-out are known.

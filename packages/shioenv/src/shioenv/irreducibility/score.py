@@ -1,4 +1,4 @@
-"""Irreducibility: how much of an input its behavior depends on.
+"""Irreducibility: the degree to which an input's behavior depends on its arguments.
 
 R* = E[|O| Delta(s, s[O])] / E[|O|], O uniform over the proper subsets of the argument indices
 (Section 3.3). This module is independent of the source of behaviors: `behave` may be a sandbox, a
@@ -102,10 +102,11 @@ class ArgumentEffect:
     channel: Channel | None
     """The channel that differs without this argument; None if none does, or that was not run."""
     contribution: float | None
-    """How much more often sub-inputs behave differently without the argument than with it, -1 to 1.
+    """Share of the sub-inputs without the argument that behave differently from the full input,
+    minus this share among those with the argument: -1 to 1.
 
-    Only drawn sub-inputs are used, and if the score is exact also the full input. None if all of
-    these have the argument, or none does.
+    Only drawn sub-inputs count, and if the score is exact also the full input. None if all of these
+    have the argument, or none does.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -268,17 +269,17 @@ def estimate_irreducibility(
       batch has all of these and some more.
     - Each later batch has as many sub-inputs as were drawn before.
     - A segment's batches end once its standard error is at most the target, and its interval is no
-      wider than that of the target error.
-    - The score is exact only if all sub-inputs were run, even if the budget covers them.
+      wider than the target error implies.
+    - The score is exact only if all sub-inputs were run; a sufficient budget is not enough.
     - Each batch is an independent sample. So if all batches are needed, the estimate is slightly
       less precise than without a target.
     - Batches end early if draws happen to agree, so the estimate is not quite unbiased.
 
     Each segment is scored on the prefix of the input that ends with it, with separate noise runs
-    and a separate threshold. Rows before the segment are held constant. The scores are averaged by
-    number of arguments. The budget is divided among the segments (D-2, I13). Each segment with
-    arguments gets at least one sub-input. With one argument, the score is Delta against the command
-    alone. Without an argument there is no score, but the full input is run all the same.
+    and a separate threshold. Rows before the segment are held constant. The mean of the scores is
+    weighted by number of arguments. The budget is divided among the segments (D-2, I13); a segment
+    with arguments gets at least one sub-input. With one argument, the score is Delta against the
+    command alone. Without an argument there is no score, but the full input is run all the same.
 
     With a `process_budget`, fewer sub-inputs are run if the input's first run started many
     processes (`Scoring.within`).

@@ -109,8 +109,8 @@ def _from_the_start(n: int) -> tuple[int, int]:
 USUAL = Scoring(process_budget=320)
 """The default settings of datasets.
 
-With 32 sub-inputs, each can start ten processes. In a sample of 3,000 inputs of the policy `mixed`,
-0.6% start more. Their first runs took 6% of the total time.
+The limit is ten processes for each of 32 sub-inputs. In a sample of 3,000 inputs of the policy
+`mixed`, 0.6% start more. Their first runs took 6% of the total time.
 """
 
 UNSCORED = Scoring(budget=0, noise_runs=2)

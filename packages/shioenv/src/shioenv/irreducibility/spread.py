@@ -27,7 +27,7 @@ class Spread:
 
     @property
     def doubt(self) -> float:
-        """The larger of the two measures as standard errors; 1 if `standard_error` is None."""
+        """The standard error, at least that implied by the interval; 1 if it is None."""
         if self.standard_error is None:
             return 1.0
         low, high = self.interval

@@ -25,7 +25,7 @@ from shioenv.live.shell import Closing
 class AsciicastWriter(Closing):
     """A recording that is written as events happen.
 
-    Errors: OutputExistsError for an existing file, DatasetStorageError here and later.
+    Errors: OutputExistsError for an existing file; DatasetStorageError if writing fails.
     """
 
     def __init__(self, file: Path, title: str, rows: int = 24, columns: int = 80) -> None:
@@ -46,7 +46,7 @@ class AsciicastWriter(Closing):
         self._event("i", data)
 
     def write_behavior(self, line: str | None, behavior: Behavior) -> None:
-        """Record a line's behavior; `line` is None for all changes up to a prompt."""
+        """Record a line's behavior. `line` is None if it is unknown, as on a terminal."""
         self.write_marker(marker(line, behavior))
 
     def write_marker(self, text: str) -> None:

@@ -83,9 +83,8 @@ class TerminalShell(Closing):
     def send(self, data: bytes) -> int:
         """Type as many bytes as the terminal accepts now, and return their number.
 
-        Control characters are signals, as on any terminal. A terminal buffers a few thousand bytes
-        that no program has read. It accepts none while its output is unread, nor after the shell's
-        end.
+        A terminal buffers a few thousand bytes that no program has read. It accepts none while its
+        output is unread, nor after the shell's end.
         """
         try:
             return 0 if self._over else os.write(self._master, data)

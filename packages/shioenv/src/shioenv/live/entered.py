@@ -11,7 +11,7 @@ from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Entered
 
 START_SECONDS: Final = 60.0
-"""Seconds that starting a command may take (our choice, because a machine may be busy)."""
+"""Seconds that starting a command may take (our choice)."""
 
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
 """Runs `$@` without access to the control channel.

@@ -133,9 +133,9 @@ class ResidentShell(Closing):
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
         """Run an input in a separate shell of the same machine, in the start directory.
 
-        The input finds the lines' files, network and host name, but not their shell. Later lines
-        find what the input changed in the machine. A fork does not repeat the input. Errors: those
-        of `run`.
+        The input finds the files, network and host name as the lines left them, but not the state
+        of their shell. Later lines find what the input changed in the machine. A fork does not
+        repeat the input. Errors: those of `run`.
         """
         with self._lines.turn():
             self._did = None
@@ -232,7 +232,7 @@ class ResidentShell(Closing):
             if marked.why is not None:
                 raise ForkError(f"the shell cannot be marked: {marked.why}")
             mark = ShellMark(self, marked.node, state, tuple(self._saved))
-            if not marked.stays:  # large files were kept, and with them the shell
+            if not marked.stays:  # keeping many changed files ended the shell
                 self.rollback(mark)
             return mark
 
@@ -242,7 +242,7 @@ class ResidentShell(Closing):
         No line is run again, so a shell that ran `date` returns as well. The clock goes on, and the
         network is as on the pristine machine. Errors: ForkError for a mark of another shell.
         SandboxError if the machine cannot return, for example after the end of a declared process;
-        then it is gone.
+        the machine is then gone.
         """
         if mark.shell is not self:
             raise ForkError("the mark belongs to another shell", hint="call its mark()")
@@ -276,7 +276,7 @@ class ResidentShell(Closing):
         close()
 
     def _repeat(self, lines: list[SavedLine], whole: str | None, seconds: float = math.inf) -> None:
-        """Run the lines of another shell. If `whole` is given, each must behave as it did there."""
+        """Run another shell's lines. If `whole` is given, each must behave as in that shell."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds
         for number, each in enumerate(lines, 1):

@@ -21,7 +21,7 @@ class Shell(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the shell has ended: by `exit` or `exec`, by a limit, by a signal."""
+        """Whether the shell has ended: by `exit`, by `exec`, by a limit or by a signal."""
         ...
 
     @property

@@ -39,7 +39,7 @@ class Shells(Closing):
 
         - `model`: the name or path of the model that answers lines without executing them. By
           default each shell runs on a machine.
-        - `machine_below`: if the model's confidence is lower, a machine runs the line.
+        - `machine_below`: a machine runs each line for which the model's confidence is lower.
         - `cwd`: the start directory (default: the system's first one).
 
         Errors: those of `open_sandbox` and of `load_model`; StartDirectoryError. UsageError for a

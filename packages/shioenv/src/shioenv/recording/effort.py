@@ -29,8 +29,7 @@ class Effort:
     drawing_seconds: float = 0.0
     """Seconds of processor time for drawing the samples, which no other count includes.
 
-    Only one process draws samples. Its waiting time is not counted, because other processes then
-    use the processors.
+    Waiting time is not counted, because other processes then use the processors.
     """
     asked: int = 0
     """Number of executions that were looked up in the cache."""
@@ -54,10 +53,10 @@ class Effort:
 
     @property
     def places(self) -> dict[str, float]:
-        """Return the seconds spent by activity.
+        """Return the seconds for each activity.
 
-        The activities are the commands, executing them, opening sandboxes, making records, and
-        drawing inputs.
+        These are the commands themselves, their execution in sandboxes, opening sandboxes, making
+        records, and drawing inputs.
         """
         executing = self.own_seconds + self.sandbox_seconds + self.opening_seconds
         return {

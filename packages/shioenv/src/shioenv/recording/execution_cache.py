@@ -57,8 +57,8 @@ _GIVEN_BACK = 1024
 """Maximum number of free pages that one write releases, to keep the lock short (our choice)."""
 
 _REMOVED = 2048
-"""Maximum number of executions that one write removes. It removes an eighth of all, if that is less
-(our choice)."""
+"""Maximum number of executions that one write removes (our choice). If an eighth of all executions
+is less, it removes that many."""
 
 _CHECKSUM = 16
 _TABLE = """
@@ -250,8 +250,8 @@ class ExecutionCache:
 def _log_ahead(connection: sqlite3.Connection) -> None:
     """Allow reading the file while another connection writes, and let a new file shrink.
 
-    This locks a new file. SQLite does not wait for such a lock, and many lanes open the file at the
-    same moment. So the attempt is repeated for up to `_BUSY_SECONDS`.
+    This locks a new file. SQLite does not wait for such a lock, and many workers open the file at
+    the same moment. So the attempt is repeated for up to `_BUSY_SECONDS`.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:

@@ -62,10 +62,10 @@ class _Wrapping:
 class SessionPasses(_Wrapping):
     """An executing runner that answers one session's inputs from machines, and runs all others.
 
-    The n-th run of a row is taken from the n-th pass with the same channels and the same order. One
-    pass with one pipe and one with two are enough, unless a row of the latter wrote to both pipes
-    or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
-    row did something else in another pass, the later rows are volatile.
+    A pass runs all rows in one machine. The n-th run of a row is taken from the n-th pass with the
+    same channels and order. One pass with one pipe and one with two are enough, unless a row of the
+    latter wrote to both pipes or behaved differently. Then a further pass runs the rows up to the
+    last such row. Rows after one that behaved differently in another pass are volatile.
 
     With `forks` one machine stays open. It runs every input except the second run of each row.
     """
@@ -139,7 +139,7 @@ class SessionPasses(_Wrapping):
         return self._settled(number, behavior)
 
     def _settled(self, number: int, behavior: Behavior) -> Behavior | None:
-        """Return a behavior after rows; it is volatile if a second machine's rows differed.
+        """Return a behavior after `number` rows, as volatile if a second machine's rows differed.
 
         None if one of the machines did not run these rows.
         """
@@ -190,8 +190,8 @@ class SessionPasses(_Wrapping):
     def _begin(self) -> None:
         """Run the first passes.
 
-        Rows that one pass lacks are left out of all. Rows after a row that behaved differently in
-        the second pass are volatile.
+        Rows that one pass lacks are left out of all passes. Rows after a row that behaved
+        differently in the second pass are volatile.
         """
         first, split = self._pass(*_PLAIN)[0], self._pass(True, "as it comes")[0]
         steady, unsure = True, 0
@@ -218,7 +218,7 @@ class SessionPasses(_Wrapping):
     ) -> tuple[Pass, list[Behavior]]:
         """Run all rows, or the first ones.
 
-        Return their behaviors, and those of the lines of the resident shell.
+        Return the behavior of each (None: to be repeated), and those of the rows that ran.
         """
         machine = self._open(self._rows, separate=separate, order=order)
         try:
@@ -234,9 +234,9 @@ class SessionPasses(_Wrapping):
 class JointRuns(_Wrapping):
     """An executing runner for any input; inputs made of one session's rows run in shell copies.
 
-    Such an input begins with rows of the session and ends with a part of the next one. It runs in a
-    copy of the shell that ran these rows. The n-th run of a first part of the session is taken from
-    the n-th machine. Each machine runs all rows.
+    Such an input begins with rows of the session and ends with a part of the next row. It runs in a
+    copy of the shell that ran these rows. The n-th run of the first rows is taken from the n-th
+    machine. Each machine runs all rows.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ class Recorded:
         schema: int = SCHEMA_VERSION,
         mistake: str | None = None,
     ) -> Record:
-        """Return the session as a record with this number, in the layout of the version `schema`.
+        """Return the session as a record with this number, in the layout of version `schema`.
 
         `sampler` is the sampler that drew the sample, `mistake` the class of the mistake in it;
         None for none.
@@ -193,7 +193,7 @@ class SessionRecorder:
         A session that times out or breaks its sandboxes is scored from at most 8 sub-inputs. With a
         budget of 0 no session is scored.
 
-        One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
+        One run has a pipe for each of `stdout` and `stderr` (D-9). It counts as the last noise
         run if it behaved like the first run and one channel stayed empty. In this case no order
         between the channels is lost, and the noise threshold is the same as with one pipe.
 

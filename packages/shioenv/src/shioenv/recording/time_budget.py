@@ -49,8 +49,8 @@ class TimedRuns:
     time.
 
     Background processes may exceed the time allowed after the shell's end. If they do in the first
-    run of the session, the run is repeated once through `alone`. A sub-input is then repeated as
-    well, unless it is hurried, the session is volatile, or the session has such processes too.
+    run of the session, the run is repeated once through `alone`. If they do in a sub-input, it is
+    repeated too, unless it is hurried, or the session is volatile or has such processes itself.
 
     A run that breaks its sandboxes is repeated once through `alone`, because another run may have
     taken its resources. If it breaks them again, the run itself is the cause. Then all further runs

@@ -19,8 +19,8 @@ from shioenv.domain.patch import ContextPatch
 FOUND_BY_LOOKING = frozenset(
     {"cpu_seconds", "memory_bytes", "processes", "scan_seconds", "sandboxes"}
 )
-"""Limits that are checked only from time to time. If a run reaches one, its recorded part depends
-on the moment of the check."""
+"""Limits that are checked only from time to time. If a run reaches one, the behavior that is
+recorded depends on the moment of the check."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
 """Matches /proc in a long listing, in a system with the host's time. There the number of
@@ -180,7 +180,7 @@ def shows_date(output: bytes, moment: float) -> bool:
 
 
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
-    """Whether one execution of a sub-input may be reused for others.
+    """Whether one execution of a sub-input may be reused in other sessions.
 
     An execution is not reused if it is volatile, reached a limit or shows the date, or if the text
     has a `|`. The behavior of a program that reads a pipe may depend on the pieces in which its

@@ -2,8 +2,7 @@
 
 The backend `namespaces` belongs to this package. The others run each sandbox in a virtual machine.
 `shioenv-backends` provides them through the entry-point group `GROUP`. All code opens sandboxes
-through this module; only the tests of a backend open one directly. Each check of the host tries out
-the feature that it reports on.
+through this module; only the tests of a backend open one directly.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ class Backend(Protocol):
 def load_backend(name: str, feature: str | None = None) -> Backend:
     """Load the backend with a name from `MACHINES`.
 
-    `feature` is what needs the backend, for messages (default: `--sandbox NAME`). Errors:
-    MissingExtraError if no installed package provides the backend.
+    Errors: MissingExtraError if no installed package provides the backend. The message says that
+    `feature` needs it (default: `--sandbox NAME`).
     """
     feature = feature or f"--sandbox {name}"
     return cast("Backend", load_guest(GROUP, name, feature=feature, extra="backends"))

@@ -74,8 +74,8 @@ class Limits:
     """Bytes of memory of all processes of the run and of its System V segments, sampled every
     50 ms. A run that uses more is ended."""
     processes: int = 256
-    """Processes and threads alive at once, of all users together; beyond this, `fork` fails.
-    `ulimit -u` shows the declared value of the system instead."""
+    """Processes and threads alive at once, of all users together; beyond this, `fork` fails. (But
+    `ulimit -u` shows the system's declared value.)"""
     disk_bytes: int = 256 * MEBIBYTE
     """Bytes of new or changed file content; beyond this, writing fails with ENOSPC. The free space
     of the declared disk (shown by `df`) is a further bound."""
@@ -91,7 +91,7 @@ class Limits:
     """Seconds for which background processes may continue after the shell has ended."""
     scan_seconds: float = 5.0
     """Seconds of processor time for finding a run's changes; beyond this, the changes are
-    truncated. A full disk of 256 MiB takes half a second."""
+    truncated."""
     state_bytes: int = 4 * MEBIBYTE
     """Bytes of shell state read after the run, at most 4 MiB. A state of this length or more is
     dropped and counts as unknown."""
@@ -296,10 +296,9 @@ class Execution:
     waited: bool = False
     """Whether the run timed out while sleeping, so that a faster machine would hardly have helped.
 
-    Samples are taken every 50 ms. The run's processes all slept in nine of ten samples, or in all
-    samples of the second half. A faster machine would have helped only if the awaited event was
-    about to happen. In a `microvm-bare`, the processor idled for nine tenths of the time, or of its
-    second half."""
+    True if all its processes slept in nine of ten samples (one every 50 ms), or in all samples of
+    the second half. In a `microvm-bare`: if the processor idled for nine tenths of the time, or of
+    its second half."""
     output_truncated: bool = False
     """Whether the run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()
@@ -343,7 +342,7 @@ class Marked:
     frozen: bool
     """Whether changes of later lines are relative to this state."""
     traffic: bool = False
-    """Whether a line sent packets. Copies of the shell have a new network."""
+    """Whether a line sent packets. A copy of the shell has a new network, which counts from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +425,7 @@ class ShellSandbox(Sandbox, Protocol):
     def start_shell(
         self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
     ) -> Execution:
-        """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
+        """Start a shell in a directory of the machine, which may be as an ended shell left it.
 
         The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
         for its next line. With `separate` it has two output channels, and every line's request is
@@ -460,7 +459,7 @@ class ShellSandbox(Sandbox, Protocol):
         """End the machine's shell, and run a line in a copy of a kept one, like `run_line`.
 
         The copy has the memory, the working directory and the process ID of the kept shell. The
-        files are those of that time. Errors: those of `run_line`.
+        machine's files are as they were when it was kept. Errors: those of `run_line`.
         """
         ...
 
@@ -563,7 +562,7 @@ class CallLock:
     def last(self, interrupt: Callable[[], object]) -> Iterator[None]:
         """Hold the lock while closing the protected object; another process needs no lock for that.
 
-        Another thread's call is interrupted until it releases the lock.
+        The call of another thread is interrupted repeatedly, until it releases the lock.
         """
         if os.getpid() != self._owner:
             yield
@@ -589,7 +588,7 @@ def scan_error(why: str) -> SandboxError:
 
 
 def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
-    """Parse the supervisor's change records (`scan.c`), joining the two sides of each path."""
+    """Parse the supervisor's change records (`scan.c`), and join `before` and `after` by path."""
     try:
         return _changes(data)
     except (struct.error, IndexError, OverflowError, ValueError) as error:

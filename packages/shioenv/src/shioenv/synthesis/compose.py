@@ -80,8 +80,8 @@ def compose_input(
     no pipes. `fail` changes the words of a command to the left of `||` so that it fails. If `fail`
     returns None, `&&` replaces `||`.
 
-    `silent` recognises commands that print nothing: `&&` replaces a pipe after them. With it, `||`
-    also replaces `&&` after commands that always fail. Policies in groups have it.
+    `silent`, given by policies in groups, recognises commands that print nothing: `&&` replaces a
+    pipe after them. In this case, `||` also replaces `&&` after commands that always fail.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))
@@ -167,8 +167,8 @@ def may_run(
     the caller's name. `fifos` are the paths of pipes without a writer.
 
     Programs that open files would block on a fifo. `find` may run them in place of `_CONTENT`, or
-    after `-type f` if the search cannot reach a fifo. It cannot if `find` tests for names with an
-    extension, or if no fifo is in the searched directories.
+    after `-type f` if the search cannot reach a fifo. The search cannot if `find` tests for names
+    with an extension, or if no fifo is in the searched directories.
     """
     name, traits = caller.name, program.header.traits
     of_the_shell = program.header.package == "bash" and traits.changes
@@ -265,7 +265,8 @@ PLUS = 0.2
 # Substitutions ----------------------------------------------------------------------------------
 
 SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
-"""Share of a command's operands that become such a substitution, if the usage table has one.
+"""Share of a command's operands that become such a substitution, if the usage table has such
+substitutions for the command.
 
 In real usage, 2% of file operands are a `$( )`; the share of `<( )` is our choice."""
 

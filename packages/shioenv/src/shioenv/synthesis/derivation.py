@@ -40,10 +40,10 @@ Code: TypeAlias = "int | str"
 class Drawn:
     """One drawn command: its words (command first, marks included) and the choices made.
 
-    `trace` has one entry per step: the index of a production among those permitted there. For a
-    newly drawn value, the entry is its text; it may also be `FINISHED_SHORTEST`. If usage spelling
-    was requested, the last entry is the seed of the spelling, as text. `volatile`: a production was
-    used that the grammar marks `%volatile`.
+    `trace` has one entry per step: the index of a production among those permitted there, the text
+    of a newly drawn value, or `FINISHED_SHORTEST`. If usage spelling was requested, the last entry
+    is the seed of the spelling, as text. `volatile`: a production was used that the grammar marks
+    `%volatile`.
     """
 
     words: tuple[str, ...]

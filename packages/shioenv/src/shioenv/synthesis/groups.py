@@ -1,9 +1,9 @@
 """A stream of samples in groups of commands; each group is drawn independently of the others.
 
-One generator draws the skeletons of the whole stream, which takes little time. The directory and
-the first command of a skeleton determine its group. Each group writes its commands with a separate
-generator, and decides alone which inputs are new, since inputs of two groups begin with different
-words.
+A *skeleton* is everything that is drawn before a command is written. One generator draws the
+skeletons of the whole stream. The directory and the first command of a skeleton determine its
+group. Each group writes its commands with a separate generator, and decides alone which inputs are
+new, since inputs of two groups begin with different words.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from shioenv.synthesis.traces import Sample
 
 GROUPS = 16
 """Number of groups (our choice). A stream of less than three times as many commands has one group.
-With more groups, commands of a group would share the draws of its used-up commands more unevenly.
-"""
+The other commands of a group get the draws of a command without new inputs. With more groups, these
+draws would be less evenly distributed."""
 
 WEIGHED = 10_000
 """Number of skeletons by which groups and parts are balanced (our choice)."""
@@ -37,9 +37,8 @@ IN_TURN, MOST_IN_TURN = 300, 0.6
 """Share of single commands that get an option in turn: 1/300 for each option, up to 0.6."""
 
 COMPOSED = 0.1
-"""Share of single commands without a new input that become the first of a composite input; another
-skeleton replaces the others. With this share, commands with few inputs are about as frequent as if
-only equal texts were duplicates (measured)."""
+"""Share of single commands without a new input that become the first of a composite input; the
+others are replaced by another skeleton."""
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -90,7 +89,7 @@ class GroupedStream:
         return (number for number, one in enumerate(skeletons) if self._group_of(one) in groups)
 
     def part(self, number: int, parts: int) -> Collection[int]:
-        """Return the groups of a part, from 1, of about equal parts.
+        """Return the groups of the part `number`, from 1; all parts are about equal.
 
         Errors: UsageError if there are fewer groups than parts.
         """

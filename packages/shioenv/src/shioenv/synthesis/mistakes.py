@@ -246,8 +246,8 @@ def failing(
 ) -> Sequence[str] | None:
     """Change an operand of a drawn command so that the command most likely fails.
 
-    `words` begin with the command. Afterwards the operand names nothing. If the command creates it,
-    it names something that exists already. None if no operand can be changed in this way.
+    `words` begin with the command. The new operand names a missing thing, or an existing one if the
+    command creates what it names. None if no operand can be changed in this way.
     """
     command = _Command(words[0], grammar, tuple(map(Argument.parse, words[1:])), names)
     if not OPERATORS.isdisjoint(words):

@@ -76,7 +76,7 @@ class OptionTable:
     `table` numbers the nonterminals of plans. `weights` override the grammar's weights, by the text
     of a production. `uniform` makes all weights 1. Tables with the same `plans` share its bounded
     cache. `exact`: names with unusual characters (`--tlsv1.1`, `-:`) are read in full. The policy
-    `people` does without, since that would change its stream.
+    `people` does not use `exact`, which would change its stream.
     """
 
     def __init__(

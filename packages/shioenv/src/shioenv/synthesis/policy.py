@@ -202,10 +202,10 @@ class PolicySettings:
     """Share of inputs whose shape, commands, options, operands and spelling follow `usage`, 0 to
     1."""
     utility_share: float = 0.5
-    """Share of these inputs whose command is drawn by the counts of `usage`, 0 to 1; for the others
-    it is drawn uniformly."""
+    """Among inputs that follow `usage`: share in which the command is drawn by its counts, 0 to 1.
+    In the others, the command is drawn uniformly."""
     new_sets: float = 0.0
-    """Share of these inputs' commands whose options are drawn individually, 0 to 1.
+    """Among commands of inputs that follow `usage`: share with individually drawn options, 0 to 1.
 
     Such options are drawn one by one, or one is added to a set from `usage`. Options are also drawn
     individually if the set drawn from `usage` is `*`, which stands for all rare sets."""

@@ -177,7 +177,7 @@ def sample(
 def numbers_of(
     drawing: Drawing, count: int, *, system: System, grammars: Sequence[Grammar]
 ) -> Sequence[int]:
-    """Return the numbers of the samples of a drawing among the first `count` of its whole stream.
+    """Return the numbers below `count` that the samples of a drawing have in its whole stream.
 
     Errors: UsageError for an unknown or too small part.
     """
@@ -377,7 +377,7 @@ def prepare_drawing(
 ) -> DrawingPlace:
     """Prepare to draw with a catalogue's values and a policy's settings.
 
-    Places that share `plans` share a bounded cache of them. A grammar that allows no input with
+    `plans` makes and caches plans; several places may share it. A grammar that allows no input with
     these values is omitted. Errors: UnboundTokenError if it is the only one.
     """
     bound: dict[str, Grammar] = {}

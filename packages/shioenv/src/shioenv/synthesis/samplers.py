@@ -43,8 +43,8 @@ STEERED_ATTEMPTS = 24
 UNIVERSAL_ATTEMPTS = 5000
 """Draws of `ucs-universal` for an input of a given length.
 
-Any start symbol can reach any length, but rarely by a repetition whose end could be chosen. The
-rarest lengths, 9 to 11, occur once in 280 draws.
+Any start symbol can reach any length, but mostly without a repetition, so draws cannot be steered.
+The rarest lengths, 9 to 11, occur once in 280 draws.
 """
 
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
@@ -64,7 +64,7 @@ def gcs(grammars: Sequence[Grammar]) -> Permitted:
 
 
 def ucs(grammars: Sequence[Grammar]) -> Permitted:
-    """Permit all commands' option productions at option slots, else the nonterminal's own."""
+    """Permit all commands' option productions at option slots, elsewhere the nonterminal's own."""
     productions = united(grammars)
     slots = dict.fromkeys(
         slot for grammar in grammars for slot in grammar.productions if slot in grammar.option_slots
@@ -102,8 +102,8 @@ def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
 class Sampler:
     """Draws inputs of one command each from bound grammars.
 
-    An input has at most `horizon` arguments. Productions after which more arguments would be
-    mandatory are skipped. If only such productions remain, the shortest are used. Errors:
+    An input has at most `horizon` arguments. Productions that would make more arguments mandatory
+    are skipped. If only such productions remain, the shortest are used. Errors:
     UnknownSamplerError, also for a horizon below 1.
     """
 

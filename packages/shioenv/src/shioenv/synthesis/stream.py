@@ -229,7 +229,7 @@ class SampleStream:
         """Draw the words of a command by weights, with each option at most once.
 
         `source`: the words of the command before the pipe, if there is one. `option`: an option
-        that it must have, `alone`: without others, if the grammar permits that.
+        that the command must have; with `alone`, it has no others if the grammar permits that.
         """
         writer = place.writer(name)
         plan = writer.options.plan(start, frozenset((option,))) if alone else None
@@ -334,7 +334,7 @@ class SampleStream:
             if not composite and not ABOUT_ITSELF.isdisjoint(words):
                 if number < len(parts) - 1:
                     return None
-                tokens, traces = [], []  # it reads nothing
+                tokens, traces = [], []  # `--help` reads nothing: drop the commands before it
             traces.append(SegmentTrace(part, piped, drawn.trace, drawn.volatile))
             source = words
             tokens += command_tokens(words)

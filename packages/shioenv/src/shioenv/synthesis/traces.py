@@ -41,13 +41,13 @@ from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
 
 _TYPES = {"f": "File", "d": "Directory", "l": "Symlink"}
-"""Tokens of the system whose names together are all paths below the start directory."""
+"""System tokens by letter of `find -type`. Their values are all paths below the start directory."""
 
 FINDING_ATTEMPTS = 4
-"""Attempts to find a word that a search finds."""
+"""Attempts to draw a word that the search then finds."""
 
 SPEAKING = ABOUT_ITSELF | {"-v", "--verbose", "-c", "--changes", "-p", "-"}
-"""Arguments with which a command prints something that prints nothing else."""
+"""Arguments that make an otherwise silent command print something."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -211,7 +211,7 @@ class DrawingPlace:
     def finding(
         self, words: Sequence[str], before: Sequence[str], random: Random
     ) -> Sequence[str] | None:
-        """Return a search for a word of the text that it reads, or None."""
+        """Return a search with a pattern that is a word of the text searched, or None."""
         _, operands, texts = self._read(words, before)
         known = re.findall(r"[A-Za-z]\w{2,11}", " ".join(text or "" for text in texts))
         searches = self.traits[words[0]].operands[:1]
@@ -368,7 +368,7 @@ class DrawingPlace:
         return None if written is None else substituted(mark, traits, written.words)
 
     def _inner(self, program: str, random: Random) -> Drawn | None:
-        """Draw a nested command that itself runs none; None if that fails."""
+        """Draw a nested command that runs no further command; None if that fails."""
         assert self.people is not None
         if program not in self.inner:
             self.inner[program] = self.writer(program).without_nested()

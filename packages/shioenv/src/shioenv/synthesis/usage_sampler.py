@@ -21,8 +21,8 @@ LONGEST_SHAPE = 6
 """Maximum number of commands of an input with a drawn shape."""
 
 UNSEEN = 3.0
-"""Weight of drawing options individually, compared with a command's number of inputs in the table
-(our choice). Commands that are rare in the table thus mostly get such options."""
+"""Weight of drawing options individually (our choice); that of drawing a set is the command's
+number of inputs in the table. So the options of rare commands are mostly drawn individually."""
 
 UNSEEN_OPTION = 0.5
 """The count assumed for an option without counts (our choice)."""
@@ -37,7 +37,7 @@ NEW = 4
 """Number of attempts to draw options that form a new set; the last is used in any case."""
 
 OTHERS = "*"
-"""The entry of a table for all other sets."""
+"""The entry of a table for all sets that it does not list."""
 
 FROM_SHAPES = 0.7
 """Share of inputs of several commands that have a shape of the table (our choice). The other inputs

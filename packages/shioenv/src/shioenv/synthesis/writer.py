@@ -65,7 +65,7 @@ _MAX_STEPS = 301
 
 
 class Nested(Protocol):
-    """Draws commands to be run by another one."""
+    """Draws commands that another command runs."""
 
     def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
         """Draw a command for `name` to run after the words `before`; None if none fits.
@@ -79,7 +79,7 @@ class Nested(Protocol):
         ...
 
     def operand(self, name: str, random: Random) -> str | None:
-        """Draw a substitution as an operand of `name`; usually None, and the operand is a path."""
+        """Draw a substitution as an operand of `name`; usually None: the operand is a path."""
         ...
 
 
@@ -165,10 +165,11 @@ class CommandWriter:
     ) -> Drawn | None:
         """Write a command of at most `horizon` arguments along a plan; None if that fails.
 
-        Every wanted option is written at least once. With a plan of all options, an option is
-        repeated only if its program accepts that. Options whose bits are in `needed` are then
-        written at the first place for them. `sparse`: repetitions end as soon as possible.
-        `spelling` is the usage that the spelling of options follows (None: as in the grammar).
+        With a plan for a set of options, every option of the set is written at least once. With a
+        plan of all options, those whose bits are in `needed` are written at the first place for
+        them. An option is then repeated only if its program accepts that. `sparse`: repetitions end
+        as soon as possible. `spelling` is the usage that determines the spelling of options (None:
+        as in the grammar).
 
         `evenly` is for retries. It ignores the weights of options, and repeats options if their
         program accepts that.
@@ -363,7 +364,7 @@ class CommandWriter:
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path assembled by the grammar
-        own = not (before and self.grammar.name == "find")  # in `find`, the start of a search
+        own = not (before and self.grammar.name == "find")  # else an option's (`find -newer`)
         if value_kind.name == "path" and own and not self._is_taken(text):
             return None
         one_name = before or not self.grammar.header.traits.takes_several
@@ -376,7 +377,7 @@ class CommandWriter:
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and needs_quotes(text) else "")
 
     def _is_taken(self, text: str) -> bool:
-        """Whether the command takes a path of this type (file or directory), judged by its name."""
+        """Whether the command takes a path of this type (file or directory), judged by the name."""
         role = self._role
         if role == "directory":
             return not self._is_file(text)

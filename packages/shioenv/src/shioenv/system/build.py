@@ -2,7 +2,7 @@
 
     systems/<digest>/   rootfs/  proc/<name>  processes/<process>/<name>  web/<path>
                         index.json.gz  system.json  contents.json.gz  declaration.toml
-                        shell.json (how its bash is served)  microvm/ (see `microvm`)
+                        shell.json (a `ServingVerdict`)  microvm/ (see `microvm`)
     names/<name>.json   the digest of the system with this name, and the source of its base
     bases/<key>.tar     a base made by mmdebstrap, for later builds with the same packages
 

@@ -1,9 +1,9 @@
 """Parse a system's TOML file into frozen dataclasses, reporting all of its faults at once.
 
-Some files ship in `shioenv/systems/`. Others are untrusted, and their strings go into commands,
+Files other than those in `shioenv/systems/` are untrusted, and their strings go into commands,
 paths and configuration files. Every string is therefore checked against a pattern. A fault names
-its path in the file (`$.machine.memory`), the value found and the expected one. For an unknown key
-it suggests the nearest known key.
+the path of the value (`$.machine.memory`), the value, and what is expected. For an unknown key it
+suggests the nearest known key.
 """
 
 from __future__ import annotations

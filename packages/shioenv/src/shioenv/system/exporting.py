@@ -49,7 +49,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
 class ExportedSystem(msgspec.Struct):
-    """A system's part of the image's configuration. Each character of file texts is a byte."""
+    """A system's part of the image's configuration. File contents are decoded as Latin-1."""
 
     schema: int
     name: str

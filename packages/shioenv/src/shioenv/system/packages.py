@@ -300,7 +300,7 @@ def _read(content: IO[bytes], out: IO[bytes], most: int, begun: float) -> None:
 def write_repository(files: Mapping[Package, Path], directory: Path, suite: str) -> str:
     """Make a repository of exactly these packages in an empty directory; return its apt source.
 
-    Every user may read it: apt runs as another one, who cannot enter a private home directory.
+    Every user may read the repository, because apt runs as another user than the caller.
     """
     directory.chmod(0o755)
 

@@ -465,7 +465,7 @@ def build_system(
 
 
 def _check_name(called: str, *, other: bool) -> None:
-    """Raise UsageError for an invalid name. Without `other` (a tarball, unlocked) all are."""
+    """Raise UsageError for an invalid name, and for any name unless `other` is true."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:

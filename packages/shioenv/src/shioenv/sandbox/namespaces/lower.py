@@ -112,8 +112,8 @@ def _close(*descriptors: int) -> None:
 
 
 _MOST = 60_000
-"""Upper bound (exclusive) of the numbers of sandboxes that share a user namespace. They serve as
-user ids there. Further sandboxes share another user namespace."""
+"""Upper bound (exclusive) of the numbers of sandboxes that share a user namespace. The numbers are
+user ids in the namespace. Further sandboxes share another user namespace."""
 
 _open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictionary()
 """This process's namespaces that own a lower layer, keyed by everything that determines it."""

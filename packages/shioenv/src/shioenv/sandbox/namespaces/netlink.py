@@ -115,7 +115,7 @@ _LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
 
 
 def network_document(printed: bytes, *, links: bool = True) -> bytes:
-    """Convert the network probe's output to one JSON object; without `links` it has only rules.
+    """Convert the network probe's output to one JSON object; without `links`, only the firewall.
 
     Errors: ValueError if a list is missing, except those for IPv6, which a kernel may lack.
     """

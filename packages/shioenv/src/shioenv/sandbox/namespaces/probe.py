@@ -60,8 +60,8 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     """Return the probes for which the sandbox's shell and a fresh bash differ; ideally none.
 
     `inputs` are the probes to try; None for all. A fresh bash runs a probe three times. The probe
-    is a divergence if two runs in the sandbox's shell match none of these results. So probes whose
-    results vary between fresh shells are not counted.
+    is a divergence if neither of two runs in the sandbox's shell has one of these results. So
+    probes whose results vary between fresh shells are mostly not counted.
     """
     told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:

@@ -20,8 +20,8 @@ effects.
 
 A call that is allowed for any arguments costs almost nothing, since the kernel caches the decision
 in a bitmap (`benchmarks/filter_cost.py`). So arguments are inspected only for the last three items
-above. Those of `clone` are not inspected: a filter cannot see those of `clone3`, and the limit on
-user namespaces already prevents new ones.
+above. The arguments of `clone` are not inspected, because a filter cannot see those of `clone3`,
+and the limit on user namespaces already prevents new ones.
 """
 
 from __future__ import annotations

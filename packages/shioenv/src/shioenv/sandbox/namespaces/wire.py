@@ -78,8 +78,8 @@ class Ask(IntEnum):
     LINE = 512
     """The input is the next line of the persistent shell."""
     END = 1024
-    """End the persistent shell and make the machine pristine. Until then, other runs are beside the
-    shell."""
+    """End the persistent shell and make the machine pristine. Until then, runs without `LINE` are
+    in the same machine as the shell."""
     APART = 2048
     """Run beside a persistent shell, on the pristine system's files."""
     LOOK = 4096
@@ -156,8 +156,8 @@ UNMARKED: Final = {
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
-"""The flags of changes that the supervisor cannot undo. It undoes all other changes, and those of
-the network after they were read."""
+"""The flags of changes that the supervisor cannot undo. It undoes all other changes. Changes of the
+network are undone once they were read."""
 FD_GATEWAY: Final = 100
 """The descriptor that refers to the gateway's network namespace in messages that create
 interfaces."""
