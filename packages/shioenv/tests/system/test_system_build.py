@@ -38,8 +38,7 @@ from shioenv.errors import (
 from shioenv.files.durable import cache_directory
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm, keep_namespaces
-from shioenv.system import build as building
-from shioenv.system import image
+from shioenv.system import contents, image
 from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.declare import load_declaration, read_text
 from shioenv.system.idmap import find_idmap
@@ -410,7 +409,7 @@ def test_a_sandbox_does_not_open_over_files_that_were_changed(
     (system.rootfs / "etc/hostname").write_text("other\n")
     with pytest.raises(SystemCorruptError, match="were changed after it was built"):
         NamespaceSandbox(system, lower=form)
-    damage = building.damage(system.path)
+    damage = contents.damage(system.path)
     assert damage == "/etc/hostname was changed"  # so that `system build` makes it anew
 
 

@@ -18,6 +18,7 @@ from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
 from shioenv.system.build import PROGRAMS, TarBase
+from shioenv.system.contents import damage, read_json
 from shioenv.system.declare import (
     declared_names,
     load_declaration,
@@ -194,12 +195,12 @@ def _is_there(name: str, digest: str) -> bool:
     ):
         raise OutputExistsError(f"the shipped system {name} has another digest", hint=hint)
     try:
-        named = building.read_json(cache_directory() / "names" / f"{name}.json")
+        named = read_json(cache_directory() / "names" / f"{name}.json")
         there = str(named["digest"])
     except (OSError, ValueError, KeyError):
         return False
     if there == digest:
-        return building.damage(cache_directory() / "systems" / digest) is None
+        return damage(cache_directory() / "systems" / digest) is None
     if locked is None:
         raise OutputExistsError(f"a system {name} already exists", hint=hint)
     return False

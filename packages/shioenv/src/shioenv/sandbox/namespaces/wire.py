@@ -13,18 +13,19 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, IntFlag
 from functools import lru_cache, partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from shioenv.domain.runner import Order
+from shioenv.errors import SandboxError
 from shioenv.sandbox.base import (
     LONGEST_IDLE,
     MEBIBYTE,
     Execution,
+    FileChange,
+    FileStat,
     Limits,
     Request,
-    parse_changes,
     refuse_limit,
-    scan_error,
 )
 from shioenv.system import stopped
 
@@ -368,6 +369,104 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     if len(body) > REPLY.size + sum(lengths):
         raise scan_error("it is longer than announced")
     return reply, memoryview(body)[REPLY.size :]
+
+
+CHANGE = struct.Struct("=4IQqIQ2I")
+_LENGTH = struct.Struct("=I")
+
+
+def scan_error(why: str) -> SandboxError:
+    """Return the error for bytes that do not follow the protocol."""
+    return SandboxError(
+        f"cannot parse the supervisor's reply: {why}",
+        hint="if it happens again, reinstall: pip install --force-reinstall shioenv",
+    )
+
+
+def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
+    """Parse the supervisor's change records (`scan.c`), joining the two sides of each path."""
+    try:
+        return _changes(data)
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        raise scan_error(f"change records of {len(data)} bytes: {error}") from error
+
+
+def _changes(data: memoryview) -> tuple[FileChange, ...]:
+    sides: dict[bytes, list[FileStat | None]] = {}
+    at, end = 0, len(data)
+    while at < end:
+        kind = data[at]
+        (length,) = _LENGTH.unpack_from(data, at + 1)
+        at += 5
+        path = bytes(data[at : at + length])
+        at += length
+        mode, uid, gid, links, size, seconds, nanoseconds, inode, major, minor = CHANGE.unpack_from(
+            data, at
+        )
+        at += CHANGE.size
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        target = bytes(data[at : at + length]) if length else None
+        at += length
+        has_digest = data[at]
+        at += 1
+        digest = bytes(data[at : at + 32]).hex() if has_digest else None
+        at += 32 if has_digest else 0
+        entry = FileStat(
+            mode,
+            uid,
+            gid,
+            size,
+            links,
+            seconds * 1_000_000_000 + nanoseconds,
+            inode,
+            os.makedev(major, minor),
+            target,
+            digest,
+        )
+        sides.setdefault(path, [None, None])[b"BA".index(kind)] = entry
+    if at > end:
+        raise ValueError("the last one is incomplete")
+    return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())
+
+
+class Connection(Protocol):
+    """The connection to a supervisor: a socket, or an object with the same methods."""
+
+    def settimeout(self, seconds: float, /) -> None:
+        """Set for how many seconds the supervisor may be silent."""
+
+    def gettimeout(self) -> float | None:
+        """Return the seconds for which the supervisor may be silent; None if never set."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send these bytes to the supervisor."""
+
+    def recv(self, most: int, /) -> bytes:
+        """Return some of the bytes that the supervisor wrote; none once it has ended."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, which ends the supervisor."""
+
+
+class Supervisor(Protocol):
+    """The supervisor's process; when it ends, all processes of the sandbox end."""
+
+    @property
+    def pid(self) -> int:
+        """The process id on this host."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the process has ended, and return its exit status."""
+        ...
+
+    def kill(self) -> None:
+        """End the process at once."""
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while the process runs."""
 
 
 T = TypeVar("T")
