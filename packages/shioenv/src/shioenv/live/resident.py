@@ -24,7 +24,7 @@ from shioenv.system.store import System
 from shioenv.text import short_repr
 
 
-class TypedLine(NamedTuple):
+class KeptLine(NamedTuple):
     """A line that was run, with a digest of its output and exit status."""
 
     line: str
@@ -39,7 +39,7 @@ class ShellMark:
     shell: ResidentShell
     node: int
     state: State
-    lines: tuple[TypedLine, ...]
+    lines: tuple[KeptLine, ...]
 
 
 class ResidentShell(Closing):
@@ -69,7 +69,7 @@ class ResidentShell(Closing):
         self._state = runner.state(cwd)
         self._bookkeeping = RLock()  # protects the state; not held while a line runs
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not in the state yet
-        self._typed: list[TypedLine] = []
+        self._typed: list[KeptLine] = []
         self._did: str | None = None  # digest of all changes, if computed since the last line
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class ResidentShell(Closing):
             self._did = None
             behavior = self._lines.run(line, wall_seconds=timeout)
             self._waiting.append(((line,), behavior))
-            self._typed.append(TypedLine(line, _digest(behavior), timeout))
+            self._typed.append(KeptLine(line, _digest(behavior), timeout))
             return behavior
 
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
@@ -234,7 +234,7 @@ class ResidentShell(Closing):
         close, self._close = self._close, nothing
         close()
 
-    def _repeat(self, lines: list[TypedLine], whole: str | None, seconds: float = math.inf) -> None:
+    def _repeat(self, lines: list[KeptLine], whole: str | None, seconds: float = math.inf) -> None:
         """Run the lines of another shell. If `whole` is given, each must behave as it did there."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds

@@ -14,6 +14,7 @@ import pytest
 from shioenv import native
 from shioenv.behavior.typed_rows import RowKind
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
+from shioenv.sandbox.changes import CHANGE
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.declare import MOST_SOCKETS
 
@@ -115,7 +116,7 @@ def test_rows_are_told_alike() -> None:
         ("record", wire.RECORD),
         ("request", wire.REQUEST),
         ("reply", wire.REPLY),
-        ("change", wire.CHANGE),
+        ("change", CHANGE),
         ("resource_limit", wire.RLIMIT),
     ],
 )
