@@ -31,12 +31,13 @@ from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.text_score import score
 from shioenv.seeding import generator
-from shioenv.synthesis.partial_input import Options, OptionStep, PartialInput
+from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 from shioenv_eval.report.chart_style import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
+from shioenv_paper.option_rollouts import Options, OptionStep
 
 COMMAND: Final = "df"
 """The command with the shown option, as in Section 3.2."""

@@ -20,7 +20,7 @@ from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
-from shioenv.live.shell import Closing
+from shioenv.sandbox.base import Closing
 from shioenv_serve.sessions import TYPED
 
 LONGEST: Final = 16_384

@@ -497,12 +497,6 @@ class ForkError(ShioenvError):
     code = "SHIO-L02"
 
 
-class SavedShellError(ShioenvError):
-    """A file is not a saved shell, or the shell cannot be restored on this host."""
-
-    code = "SHIO-L03"
-
-
 class TransferError(ShioenvError):
     """A file or directory could not be copied into or out of a machine."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -10,7 +9,6 @@ import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +23,12 @@ from shioenv.errors import (
     ForkError,
     LimitsError,
     SandboxError,
-    SavedShellError,
     ShellEndedError,
     StartDirectoryError,
 )
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.live.model_shell import HybridShell, RepeatedShell
-from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.live.resident import ResidentShell, open_shell, shell_of
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import backends as default
 from shioenv.sandbox.base import Limits, ShellMode
@@ -499,46 +496,6 @@ def test_a_fork_attacks_its_siblings_in_vain(runner: SandboxRunner, attack: str)
             assert late.run(look).output == seen.output
         for fork in (first, last):
             fork.close()
-
-
-def test_a_saved_shell_is_made_again(shell: ResidentShell, tmp_path: Path) -> None:
-    shell.run("x=1; echo 'ä \udcff' > f; cd documents")
-    file = tmp_path / "shell.json"
-    shell.save(file)
-    with restore(file) as other:
-        assert (
-            other.run("echo $x; pwd; od -c ../f | head -1").output
-            == shell.run("echo $x; pwd; od -c ../f | head -1").output
-        )
-        assert other.patch() == shell.patch()
-    content = file.read_bytes()
-    for damaged in (
-        b"", b"null", b"{", content[:-20], content.replace(b"x=1", b"x=2"),
-        content.replace(b'"system_digest": "', b'"system_digest": "0'), b"[" * 100_000,
-    ):  # fmt: skip
-        file.write_bytes(damaged)
-        with pytest.raises(SavedShellError):
-            restore(file)
-    with pytest.raises(SavedShellError):
-        restore(tmp_path / "nothing")
-
-
-def test_what_a_saved_shell_may_take_is_bounded(shell: ResidentShell, tmp_path: Path) -> None:
-    shell.run("sleep 1", timeout=3)
-    shell.run("sleep 2", timeout=4)
-    file = tmp_path / "shell.json"
-    shell.save(file)
-    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took more than 1\.5 s"):
-        restore(file, seconds=1.5)
-    document = json.loads(file.read_text())
-    for timeout in (-1, 0, 1e308, "3", True):
-        document["lines"][0]["timeout"] = timeout
-        file.write_text(json.dumps(document))
-        with pytest.raises(SavedShellError, match="timeout"):
-            restore(file)
-    for seconds in IMPOSSIBLE:
-        with pytest.raises(LimitsError, match="limit seconds is"):
-            restore(file, seconds=seconds)
 
 
 IMPOSSIBLE: list[Any] = [-1, -0.001, 0, math.nan, math.inf, 1e308, 2_592_001, "3", None]

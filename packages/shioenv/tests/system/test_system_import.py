@@ -98,14 +98,9 @@ def test_an_image_of_layers_becomes_a_system(web: ImportedSystem, tmp_path: Path
     assert counted == {"devices and pipes": 1, "files in /tmp": 1}
 
 
-@pytest.mark.parametrize(
-    "names", [("oci-layout", "index.json"), ("manifest.json", "abc/layer.tar")]
-)
-def test_archives_of_images_are_told_from_root_filesystems(
-    cache: Path, tmp_path: Path, names: tuple[str, ...]
-) -> None:
-    tar = pack(tmp_path / "image.tar", dict.fromkeys(names, b""))
-    with pytest.raises(RootfsTarError, match=r"OCI layout|docker save"):
+def test_archives_of_images_are_told_from_root_filesystems(cache: Path, tmp_path: Path) -> None:
+    tar = pack(tmp_path / "image.tar", dict.fromkeys(("oci-layout", "index.json"), b""))
+    with pytest.raises(RootfsTarError, match="OCI layout"):
         import_system("other", tar)
     with pytest.raises(RootfsTarError, match="is not an OCI layout"):
         import_system("other", tmp_path)

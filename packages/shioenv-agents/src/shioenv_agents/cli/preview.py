@@ -182,4 +182,19 @@ def _report(made: Preview) -> None:
         printing.remark(line)
     if made.reachable:
         printing.remark(f"reachable: {', '.join(made.reachable)}")
-    printing.diff(made.diff)
+    _print_diff(made.diff)
+
+
+_DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+"""Colors of the lines of a diff, by their first character."""
+
+
+def _print_diff(text: str) -> None:
+    """Print a diff on standard error: escaped and colored on a terminal, else unchanged."""
+    if sys.stderr.isatty():
+        for line in text.split("\n")[:-1]:
+            printing.remark(line, dim=False, color=_DIFF_COLORS.get(line[:1]))
+    else:
+        sys.stderr.flush()
+        sys.stderr.buffer.write(text.encode())
+        sys.stderr.buffer.flush()

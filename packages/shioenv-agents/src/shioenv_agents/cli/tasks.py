@@ -30,11 +30,15 @@ AgentModel = Annotated[
         "--language-model", metavar="MODEL", help="Also run this language model on the tasks."
     ),
 ]
-URL_HELP = (
-    "The model's endpoint, with OpenAI's protocol (default: OPENAI_BASE_URL). The key is "
-    "OPENAI_API_KEY."
-)
-AgentUrl = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help=URL_HELP)]
+AgentUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        help="The model's endpoint, with OpenAI's protocol (default: OPENAI_BASE_URL). The key is "
+        "OPENAI_API_KEY.",
+    ),
+]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of tasks (JSON Lines).")]
 
@@ -60,10 +64,7 @@ def make(
             help="Let this language model word each task before the facts (extra: llm).",
         ),
     ] = None,
-    prompt_url: Annotated[
-        str | None,
-        typer.Option("--endpoint", metavar="URL", help=URL_HELP),
-    ] = None,
+    prompt_url: AgentUrl = None,
     workers: shared.Workers = None,
     limits: shared.LimitsOptions,
     system: shared.SystemName = None,
@@ -443,7 +444,7 @@ def make_set(
     return shared.Printout(dict(manifest), printing.rows(rows), indent=2, status=status)
 
 
-@shared.command(app, "shioenv tasks evaluate ./tasks.jsonl --count 100 --figure results.svg")
+@shared.command(app, "shioenv tasks evaluate ./tasks.jsonl --count 100")
 def evaluate(
     file: File,
     *,
@@ -462,14 +463,6 @@ def evaluate(
     model: AgentModel = None,
     url: AgentUrl = None,
     max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum lines per task.")] = 8,
-    figure: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a chart of the results as SVG, and FILE-dark.svg for dark pages (extra: "
-            "report).",
-        ),
-    ] = None,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
@@ -481,7 +474,6 @@ def evaluate(
     from shioenv.errors import UsageError, did_you_mean
     from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
-    from shioenv_eval.report.chart_style import require_libraries
 
     agents = _agents(model, url)
     for name in agent or ():
@@ -489,8 +481,6 @@ def evaluate(
             raise UsageError(
                 f"unknown agent {name!r} for --agent", hint=did_you_mean(name, list(AGENTS))
             )
-    if figure is not None:
-        require_libraries("a picture", "report", "altair", "vl_convert")
     names = list(dict.fromkeys((*(agent or SCRIPTS), *([model] if model else []))))
     tasks = read_tasks(file)
     count = min(count, len(tasks))
@@ -510,12 +500,7 @@ def evaluate(
             f"{row['agent'][:11]:12}{row['group']:16}{row['tasks']:7}{part:>8}"
             f"{row['progress']:10.2f}{row['turns']:7.1f}"
         )
-    document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
-    if figure is not None:
-        from shioenv_eval.report.panels import draw_results
-
-        document["figures"] = [str(path) for path in draw_results(rows, figure)]
-        lines.append(f"written: {', '.join(document['figures'])}")
+    document = {"file": str(file), "tasks": count, "results": rows}
     return shared.Printout(document, lines, indent=2)
 
 
@@ -603,19 +588,13 @@ def show(
     ] = False,
 ) -> Iterator[shared.Printout]:
     """Show the prompts of some tasks, as agents receive them."""
-    from itertools import islice
-
     from shioenv_agents.tasks.task import encode, read_tasks
 
     tasks = read_tasks(file)
     step = max(1, len(tasks) // count)
-    for task in islice(tasks, 0, step * count, step):
-        yield shared.Printout(encode(task), _shown(task, solutions))
-
-
-def _shown(task: Task, solutions: bool) -> Iterator[str]:
-    yield f"task {task.id} ({task.kind.value})"
-    yield from (f"  {printing.printable(line)}" for line in task.prompt.split("\n"))
-    if solutions:
-        yield f"  $ {printing.printable(task.solution)}"
-    yield ""
+    for task in tasks[: step * count : step]:
+        lines = [f"task {task.id} ({task.kind.value})"]
+        lines += [f"  {printing.printable(line)}" for line in task.prompt.split("\n")]
+        if solutions:
+            lines.append(f"  $ {printing.printable(task.solution)}")
+        yield shared.Printout(encode(task), [*lines, ""])

@@ -31,8 +31,8 @@ from shioenv.sandbox.base import (
     FileChange,
     FileStat,
     Limits,
-    parse_changes,
 )
+from shioenv.sandbox.changes import parse_changes
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper

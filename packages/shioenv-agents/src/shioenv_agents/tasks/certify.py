@@ -344,11 +344,9 @@ def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
     """Return the faults of a task's proof; empty if it is proved. Errors: those of `Judge`."""
     trial = Trial(task, machine)
     solved = trial.verdict(task.solution)
+    failed = f"the recorded solution fails: {', '.join((*solved.missing, *solved.extra))}"
     lines = (
-        (
-            not solved.passed,
-            f"the recorded solution fails: {', '.join((*solved.missing, *solved.extra))}",
-        ),
+        (not solved.passed, failed),
         (trial.passes(NOTHING), "doing nothing passes"),
         (trial.passes(task.reduced), "a part of the solution passes"),
     )

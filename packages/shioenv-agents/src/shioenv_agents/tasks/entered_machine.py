@@ -23,11 +23,12 @@ from shioenv.live.entered import (
     send_first,
 )
 from shioenv.live.machine_thread import Closable, Seat
-from shioenv.live.shell import IDLE_SECONDS, Closing
+from shioenv.live.shell import IDLE_SECONDS
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import (
     LONGEST_INPUT,
     MEBIBYTE,
+    Closing,
     Entered,
     Execution,
     Limits,

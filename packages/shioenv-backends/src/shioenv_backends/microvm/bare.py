@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, Limits, Request, ShellMode
-from shioenv.sandbox.namespaces.backend import Connection, Supervisor, in_turn
-from shioenv.sandbox.namespaces.wire import Ask
+from shioenv.sandbox.namespaces.backend import in_turn
+from shioenv.sandbox.namespaces.wire import Ask, Connection, Supervisor
 from shioenv.system.contents import read_contents
 from shioenv.system.declare import Machine
 from shioenv.system.store import System

@@ -33,6 +33,7 @@ from shioenv.files.durable import atomic_write, cache_directory, sha256_of
 from shioenv.native import built
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
+from shioenv.system.contents import read_json
 from shioenv.system.declare import Machine
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
@@ -123,7 +124,7 @@ def find_microvm(system: System) -> Microvm:
     """
     hint = f"shioenv system build {system.name} --microvm"
     try:
-        record = building.read_json(system.path / "microvm" / "microvm.json")
+        record = read_json(system.path / "microvm" / "microvm.json")
         made_with, key = record["helpers"], record["key"]
     except (OSError, ValueError, KeyError):
         raise SystemNotBuiltError(

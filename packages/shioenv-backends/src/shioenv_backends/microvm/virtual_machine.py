@@ -16,9 +16,10 @@ from typing import Protocol
 
 from shioenv.errors import SandboxError, SystemCorruptError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request, ShellMode
-from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor, in_turn
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox, in_turn
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
+from shioenv.sandbox.namespaces.wire import Connection, Supervisor
 from shioenv.system.store import System
 from shioenv_backends.microvm.boot import find_microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel, SupervisorStream

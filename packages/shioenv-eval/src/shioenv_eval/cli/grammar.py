@@ -152,9 +152,9 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
 
     from shioenv.grammar.bind import bind_all
     from shioenv.grammar.library import load_grammars, own_grammars
-    from shioenv.grammar.symbols import count_grammars_size
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
+    from shioenv_eval.grammars.coverage import count_grammars_size
 
     try:
         built = find_system(system)
@@ -188,7 +188,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
 
 
 def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
-    from shioenv.grammar.symbols import count_grammars_size
+    from shioenv_eval.grammars.coverage import count_grammars_size
 
     total = count_grammars_size(grammars)
     return {
@@ -254,9 +254,8 @@ def parse(
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.library import load_grammars, own_grammars
-    from shioenv.synthesis.sample import grammars_on
     from shioenv.system.store import find_system
-    from shioenv_eval.grammars.describe import Describer
+    from shioenv_eval.grammars.describe import Describer, grammars_on
 
     if (text is None) == (file is None):
         raise UsageError(

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText, reachable
+from shioenv.grammar.symbols import (
+    Body,
+    Counts,
+    Grammar,
+    Header,
+    Nonterminal,
+    Omission,
+    TerminalText,
+    reachable,
+)
 from shioenv_eval.grammars.help import Help, HelpOption, read_help
 
 Ask: TypeAlias = Callable[[str], str]
@@ -172,3 +181,15 @@ def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterab
     else:
         named = word in whole or word.startswith("--") or word[:2] not in whole
         yield word if named else word[:2]
+
+
+def count_grammars_size(grammars: Iterable[Grammar]) -> Counts:
+    """Count the total size of several grammars."""
+    nonterminals: set[str] = set()
+    productions: set[tuple[Nonterminal, Body]] = set()
+    for grammar in grammars:
+        nonterminals.update(symbol.token for symbol in grammar.nonterminals)
+        for head, bodies in grammar.productions.items():
+            productions.update((head, production.body) for production in bodies)
+    grounded = sum(head.is_system_token for head, _ in productions)
+    return Counts(len(nonterminals), len(productions) - grounded, grounded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -14,7 +15,10 @@ from typing import Any
 from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import is_assignment, n_assignments, split_words, substitutions
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Argument, Role, Token, join
+from shioenv.errors import UnboundTokenError
 from shioenv.grammar.arguments import ArgumentSplitter, ends_command
+from shioenv.grammar.bind import bind
+from shioenv.grammar.library import OwnGrammars, grammars_of_system, load_grammars
 from shioenv.grammar.parse import (
     NESTED_DEPTH,
     InputParser,
@@ -22,6 +26,8 @@ from shioenv.grammar.parse import (
 )
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.usage_tables import COUNTS, INDEXED, OF_COMMAND, CommandUsage, Usage, form
+from shioenv.system.catalogue import catalogue
+from shioenv.system.store import System
 from shioenv_eval.grammars.recognise import Recogniser
 
 _ASSIGNING = DECLARING | {"alias"}
@@ -394,3 +400,19 @@ def operand_texts(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
     for argument in arguments:
         if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
             yield argument.text
+
+
+def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar, ...]:
+    """Load shipped and user-supplied grammars and bind them in the system's start directory.
+
+    The first start directory of the built system is used. A grammar that allows no input there
+    stays unbound. Without `own`, grammars of the system's own programs are added.
+    """
+    own = own or grammars_of_system(system.name)
+    values = catalogue(system, system.declaration.session.start_directories[0])
+    loaded = load_grammars(versions=system.versions, own=own)
+    grammars = {grammar.name: grammar for grammar in loaded}
+    for name, grammar in grammars.items():
+        with suppress(UnboundTokenError):
+            grammars[name] = bind(grammar, values)
+    return tuple(grammars.values())

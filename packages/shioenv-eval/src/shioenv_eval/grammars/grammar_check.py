@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -42,19 +42,16 @@ class ExampleResult:
 
 
 def check_grammars(
-    names: Iterable[str] | None = None,
-    *,
-    versions: Mapping[str, str] | None = None,
-    directory: Path = COMMANDS,
+    names: Iterable[str] | None = None, *, directory: Path = COMMANDS
 ) -> tuple[Fault, ...]:
     """Return all faults of these grammars (default: all), including examples and headers.
 
-    `versions` is as for `load_grammar`. Nothing is executed. Errors: UnknownGrammarError.
+    Nothing is executed. Errors: UnknownGrammarError.
     """
     faults: list[Fault] = []
     for name in names if names is not None else names_of_grammars(directory):
         try:
-            grammar = checked_grammar(name, versions, directory)
+            grammar = checked_grammar(name, None, directory)
         except FaultyGrammarError as error:
             faults += error.faults
             continue

@@ -18,10 +18,9 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.readable import changes
 from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
-from shioenv.recording.session import rows_of
 from shioenv.text import visible
 from shioenv_eval.report.markup import script_json
-from shioenv_eval.report.statistics import FLAGS, command_of
+from shioenv_eval.report.statistics import FLAGS, command_of, rows_of
 
 RECORDS = 2000
 """Maximum number of records in the page."""

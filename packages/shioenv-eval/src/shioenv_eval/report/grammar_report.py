@@ -19,12 +19,12 @@ from shioenv.execution.job import Executor, NumberedJob, Tell, silent
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv.grammar.symbols import count_grammars_size as size_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
+from shioenv_eval.grammars.coverage import count_grammars_size as size_of
 from shioenv_eval.grammars.coverage import help_coverage
 from shioenv_eval.report.markup import Table, grouped
 

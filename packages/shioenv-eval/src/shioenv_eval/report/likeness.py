@@ -15,7 +15,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, received_form
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import grammars_on, sample
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.usage_tables import Usage, shipped_usage
 from shioenv.system.store import find_system
 from shioenv_eval.grammars.describe import (
@@ -24,6 +24,7 @@ from shioenv_eval.grammars.describe import (
     Describer,
     Description,
     count_usage,
+    grammars_on,
     operand_texts,
     option_names,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +15,10 @@ from typing import Any, TypeVar
 from shioenv.dataset.manifest import Plan, read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.domain.context import keys
-from shioenv.domain.inputs import SEPARATORS
+from shioenv.domain.inputs import SEPARATORS, Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
-from shioenv.recording.session import rows_of
+from shioenv.recording.session import ROW_END
 
 FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
 """Flags of a record that are counted."""
@@ -406,3 +407,9 @@ def _most_first(counted: Mapping[Name, Value], number: Callable[[Value], int]) -
 
 def _mean(total: int, count: int) -> float | None:
     return total / count if count else None
+
+
+def rows_of(input_args: Sequence[str]) -> list[Input]:
+    """Return the rows of a record's `input_args`. Errors: InputError as by `Input.from_marked`."""
+    parts = groupby(input_args, ROW_END.__eq__)
+    return [Input.from_marked(list(row)) for is_end, row in parts if not is_end]

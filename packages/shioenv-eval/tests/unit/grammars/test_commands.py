@@ -11,26 +11,17 @@ from shioenv.grammar.library import (
     load_grammar,
     load_grammars,
     names_of_grammars,
-    shipped_headers,
 )
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.notation import FaultyGrammarError
 from shioenv_eval.grammars.grammar_check import check_grammars, check_values, run_examples
 from shioenv_eval.grammars.recognise import Recogniser
-from support.nightly import by_day
 from support.paths import ROOT
 
 
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_the_grammar_has_no_fault_and_its_examples_parse(name: str) -> None:
     assert [str(fault) for fault in check_grammars([name])] == []
-
-
-@pytest.mark.parametrize("version", by_day(["0.1", "99"], 2))
-def test_no_version_of_a_package_gives_a_grammar_a_fault(version: str) -> None:
-    """Loading a shipped grammar for a system does not look for faults again."""
-    versions = {header.package: version for header in shipped_headers().values()}
-    assert [str(fault) for fault in check_grammars(versions=versions)] == []
 
 
 @pytest.mark.parametrize("name", names_of_grammars())

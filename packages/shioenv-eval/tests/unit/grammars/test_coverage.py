@@ -1,9 +1,16 @@
 """Grammars compared with help texts."""
 
+from shioenv.grammar.bind import bind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
-from shioenv_eval.grammars.coverage import Gap, compare_with_help, help_command, help_coverage
+from shioenv_eval.grammars.coverage import (
+    Gap,
+    compare_with_help,
+    count_grammars_size,
+    help_command,
+    help_coverage,
+)
 from shioenv_eval.grammars.help import read_help
 
 HELP = """Usage: tool [OPTION]... [FILE]...
@@ -73,3 +80,11 @@ def test_each_command_is_asked_in_its_own_way() -> None:
     assert asked == ["tool --help 2>&1"]
     assert help_command(load_grammar("cd").header) == "help cd"
     assert help_command(load_grammar("ip-addr").header) == "ip help; ip address help"
+
+
+def test_grounded_productions_are_counted_apart() -> None:
+    unbound = grammar("start tool <File> <a> '<File>'\n<a> = p | q\n")
+    counts = count_grammars_size([unbound])
+    assert (counts.nonterminals, counts.productions, counts.grounded) == (3, 3, 0)
+    bound = count_grammars_size([bind(unbound, {"File": ("f", "g", "h i")})])
+    assert (bound.nonterminals, bound.productions, bound.grounded) == (3, 3, 6)

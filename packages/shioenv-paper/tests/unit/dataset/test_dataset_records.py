@@ -285,15 +285,13 @@ def test_an_input_that_begins_like_another_file_is_an_input(
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32be"])
 @pytest.mark.parametrize("text", ["ls -a\nls -b\n", "ls\n", "\n# старый\n"])
-def test_another_encoding_of_unicode_is_named(
+def test_another_encoding_of_unicode_is_refused(
     encoding: str, text: str, tmp_path: Path, parser: InputParser
 ) -> None:
     (tmp_path / "list").write_bytes(text.encode(encoding))
-    with pytest.raises(ImportFileError, match="is not UTF-8 text: it is UTF-") as caught:
+    with pytest.raises(ImportFileError, match="is not a text file") as caught:
         read_list(CommandList(tmp_path / "list"), parser, ["/"])
-    named = str(caught.value.hint).split()[2]
-    assert encoding.upper().startswith(named)
-    assert (tmp_path / "list").read_bytes().decode(named).removeprefix("\ufeff") == text
+    assert "iconv" in str(caught.value.hint)
 
 
 def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path, parser: InputParser) -> None:
@@ -373,29 +371,14 @@ def test_a_hint_says_what_is_wrong_with_json(
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", "ls\n"), ("a.TSV", "ls\tx\n"), ("a.csv.gz", "ls\n"), ("list", "input,output\n"),
-        ("list", "nl,cmd\n"), ("list", '"nl","cmd"\r\n'), ("list", "nl\tcmd\n"),
-        ("list", "\ufeffid, command\n"), ("list", "score,input,n_args\n"),
-    ],
-)  # fmt: skip
+    ("name", "content"), [("a.csv", "ls\n"), ("a.TSV", "ls\tx\n"), ("a.csv.gz", "ls\n")]
+)
 def test_a_table_is_refused(name: str, content: str, tmp_path: Path, parser: InputParser) -> None:
     (tmp_path / name).write_text(f"{content}x\n")
     with pytest.raises(ImportFileError, match="is a table, not a list of inputs") as caught:
         read_list(CommandList(tmp_path / name), parser, ["/"])
     command = str(caught.value.hint).partition('-c "')[2].partition('" <')[0]
     compile(command, "hint", "exec")
-
-
-@pytest.mark.parametrize(
-    "line", ["echo input,output", "nl\tx", "bash\tx.sh", "a,b", "command ls", "input", "{input,x}"]
-)
-def test_a_first_line_that_names_no_columns_is_an_input(
-    line: str, tmp_path: Path, parser: InputParser
-) -> None:
-    (tmp_path / "list").write_text(f"{line}\nls -a\n")
-    assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 2
 
 
 def test_a_long_line_of_json_may_hold_a_short_input(tmp_path: Path, parser: InputParser) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shioenv.cli.printing import printable, table
 from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
+from shioenv.files.regular import open_regular
 
 if TYPE_CHECKING:
     from shioenv_serve.visit_log import LoggedVisit, RepeatedLine
@@ -94,7 +96,7 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_asciicast
+    from shioenv.live.asciicast import CurrentLine
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
@@ -121,3 +123,63 @@ def _marked(text: str) -> list[str]:
     except ValueError:
         return []
     return [f"  {change}" for change in _changes(told if isinstance(told, dict) else {})]
+
+
+class AsciicastEvent(NamedTuple):
+    """An event of a recording."""
+
+    seconds: float
+    """Seconds since the recording's beginning."""
+    kind: str
+    """`o` for output, `i` for typed input, `m` for a marker."""
+    text: str
+
+
+def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
+    """Iterate over a recording's events. Malformed lines, such as a cut one, are skipped.
+
+    Errors: OSError as `open_regular` raises it.
+    """
+    with open_regular(file) as lines:
+        for line in lines:
+            try:
+                seconds, kind, text = parse_json(line)
+                yield AsciicastEvent(float(seconds), str(kind), str(text))
+            except (ValueError, TypeError, OverflowError):
+                continue
+
+
+_SEQUENCE: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X].*?(?:\x1b\\|\x07|\Z)|[ -/]+[0-~]|[0-~])"
+    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1f\x7f]",
+    re.DOTALL,
+)
+_UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|[\]P^_X][^\x07\x1b]*\x1b?)?\Z")
+_HARMLESS: Final = re.compile(
+    r"\x1b\[(?:[0-9;]*[A-HJKLMPSTXdfmr@]|\?(?:25|1049|2004)[hl])|\x1b[78M]"
+)
+_LONGEST: Final = 4096
+
+RESET: Final = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?2004l"
+"""Resets a terminal after `Harmless` texts were shown on it."""
+
+
+class Harmless:
+    """Filters a recording's texts so that they are safe to show on a terminal.
+
+    The recorded programs may have written anything. Escape sequences that do more than move, colour
+    and erase are left out. Examples are titles, the clipboard, other character sets, and queries
+    that a terminal answers. An incomplete sequence at the end is kept for the next text. Each ESC
+    in the result begins a harmless sequence.
+    """
+
+    def __init__(self) -> None:
+        self._kept = ""
+
+    def of(self, text: str) -> str:
+        """Return the harmless part of the next text."""
+        text = self._kept + text
+        cut = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
+        self._kept = text[cut.start() :] if cut else ""
+        text = text[: cut.start()] if cut else text
+        return _SEQUENCE.sub(lambda one: one[0] if _HARMLESS.fullmatch(one[0]) else "", text)

@@ -20,9 +20,9 @@ from shioenv.errors import SandboxError, ShioenvError
 from shioenv.files.durable import storage_errors
 from shioenv.live.asciicast import AsciicastWriter, marker
 from shioenv.live.machine_thread import Seat
-from shioenv.live.shell import Closing, Shell
+from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt
-from shioenv.sandbox.base import MEBIBYTE
+from shioenv.sandbox.base import MEBIBYTE, Closing
 from shioenv_serve.events import EventLog, Origin, duration
 from shioenv_serve.sessions import TYPED
 from shioenv_serve.ssh.calls import Caller, LoginCall

@@ -15,9 +15,9 @@ from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
-from shioenv.live.asciicast import Harmless, read_asciicast
 from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
+from shioenv_serve.cli.replaying import Harmless, read_asciicast
 from shioenv_serve.events import EventLog, origin
 from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
 from shioenv_serve.visit_log import LoggedLine, read_visits, repeated

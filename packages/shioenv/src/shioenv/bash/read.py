@@ -196,9 +196,7 @@ class Reader(Tokens):
         compound = self._compound(reserved, start, line)
         if compound is None:
             return self._simple()
-        if isinstance(compound, Function):
-            return compound
-        return self._redirected(compound)
+        return compound if isinstance(compound, Function) else self._redirected(compound)
 
     def _redirected(self, compound: Command) -> Command:
         redirects: list[Redirect] = []
@@ -582,12 +580,10 @@ class Reader(Tokens):
             return False
         self._took(operator)
         self._skip_blanks()
-        if operator in ("<&", ">&") and self.text.startswith("-", self.place):
-            self._took("-", "word")
-            redirects.append(Redirect(descriptor, operator, "-", start=start, end=self.place))
-            return True
-        if operator in ("<&", ">&") and self._descriptor():
-            word = self._descriptor()
+        word = ""
+        if operator in ("<&", ">&"):
+            word = "-" if self.text.startswith("-", self.place) else self._descriptor()
+        if word:
             self._took(word, "word")
         else:
             word = self._word()

@@ -94,13 +94,7 @@ class _End:
     @cached_property
     def touched(self) -> Set[str]:
         """The names that the patch or the digests mention."""
-        named = {
-            keys(path)[1]
-            for each in self.run.patch.operations
-            for path in (each[1:] if each[0] == "m" else each[1:2])
-            if path.startswith("/fs/")
-        }
-        return named | self.run.content_digests.keys()
+        return touched(self.run)
 
     @cached_property
     def added(self) -> Set[str]:
@@ -264,3 +258,36 @@ def _is_same(old: _End, source: str, new: _End, target: str) -> bool:
 
 def _has_content_of(old: _End, source: str, new: _End, target: str) -> bool:
     return _is_directory(new, target) or old.digest(source) == new.digest(target)
+
+
+def channels_since(before: Behavior, whole: Behavior) -> tuple[dict[str, Any], bool]:
+    """Return the output of `whole` after that of `before`, by channel.
+
+    The second result tells whether the output of `whole` begins with that of `before`.
+    """
+    channels: dict[str, Any] = {}
+    steady = True
+    split = None not in (before.stdout, whole.stdout)
+    for name in ("stdout", "stderr") if split else ("output",):
+        old, new = getattr(before, name), getattr(whole, name)
+        if new.startswith(old):
+            channels[name] = new[len(old) :]
+        else:
+            steady = False
+            channels[name] = new.split(b"\n", old.count(b"\n"))[-1]
+    if split:  # the two channels are joined, so the history's errors are in the middle
+        channels["output"] = channels["stdout"] + channels["stderr"]
+    return channels, steady
+
+
+def touched(*behaviors: Behavior) -> set[str]:
+    """Return the names of the files of a context that behaviors name."""
+    names = {
+        name
+        for behavior in behaviors
+        for _, *parts in behavior.patch.operations
+        for path in parts
+        if isinstance(path, str) and path.startswith("/fs/")
+        for name in keys(path)[1:2]
+    }
+    return names.union(*(behavior.content_digests for behavior in behaviors))

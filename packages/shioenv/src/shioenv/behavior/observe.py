@@ -11,27 +11,27 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock, RLock, local
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
-from shioenv.behavior.history import difference
+from shioenv.behavior.history import channels_since, difference, touched
 from shioenv.behavior.line_behaviors import LineRecorder, Lines
 from shioenv.behavior.sessions import SessionMachine, shows_a_kill
 from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import Context, keys
+from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import (
+    Closing,
     Execution,
     FileStat,
     Limits,
     Request,
     Sandbox,
     ShellSandbox,
-    Uncopied,
 )
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
@@ -61,7 +61,7 @@ class _Spent(local):
     waited = False
 
 
-class SandboxRunner(Uncopied):
+class SandboxRunner(Closing):
     """Runs inputs on a system, each from the same pristine state, and records their behaviors.
 
     The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a
@@ -181,7 +181,7 @@ class SandboxRunner(Uncopied):
             stdin=state.stdin if state else b"",
         )
         whole = self._executed(request, sandboxes)
-        if not history or _is_unknown(whole):  # if unknown, the history need not be run
+        if not history or "sandboxes" in whole.limits_hit:  # unknown
             return whole
         # the empty line keeps bash from replacing itself by the last command, as in `whole`
         alone = "\n".join([*history, "", ""])
@@ -428,12 +428,6 @@ class SandboxRunner(Uncopied):
         for sandbox in list(self._opened):  # sandboxes opened from now on close themselves
             sandbox.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _executed(self, request: Request, sandboxes: int | None = None) -> Behavior:
         self._keep_for_runs()
         recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
@@ -484,7 +478,7 @@ class SandboxRunner(Uncopied):
         `whole` is a run in the start directory `cwd` that repeated `before` and then did more. With
         `of_moved` moved files have digests as well.
         """
-        if _is_unknown(whole):
+        if "sandboxes" in whole.limits_hit:
             return whole
 
         def path_of(name: str) -> str:
@@ -494,22 +488,11 @@ class SandboxRunner(Uncopied):
             content = self.read(path_of(name))
             return None if content is None else hashlib.sha256(content).hexdigest()
 
-        known = (self.system.index.get(path_of(name)) for name in _touched(before, whole))
+        known = (self.system.index.get(path_of(name)) for name in touched(before, whole))
         files = {os.fsencode(entry.path): _file_stat(entry) for entry in known if entry}
         context = self._recorder(cwd).context(self.system.profile, files).document
         patch, digests = difference(before, whole, context, pristine, of_moved=of_moved)
-        channels: dict[str, Any] = {}
-        steady = True
-        split = None not in (before.stdout, whole.stdout)
-        for name in ("stdout", "stderr") if split else ("output",):
-            old, new = getattr(before, name), getattr(whole, name)
-            if new.startswith(old):
-                channels[name] = new[len(old) :]
-            else:
-                steady = False
-                channels[name] = new.split(b"\n", old.count(b"\n"))[-1]
-        if split:  # the two channels are joined, so the history's errors are in the middle
-            channels["output"] = channels["stdout"] + channels["stderr"]
+        channels, steady = channels_since(before, whole)
         return replace(
             whole,
             **channels,
@@ -521,19 +504,16 @@ class SandboxRunner(Uncopied):
     def _pristine_network(self) -> bytes:
         """Return the untouched network, read until it is stable: later patches depend on it."""
         with self._lock:
-            return self._read_network()
-
-    def _read_network(self) -> bytes:
-        if self._network is None:
-            sandbox = self._for_runs()
-            known = sandbox.network()
-            for _ in range(5):
-                before, known = known, sandbox.network()
-                if known == before:
-                    self._network = known
-                    return known
-            raise SandboxError("the network state of the pristine machine keeps changing")
-        return self._network
+            if self._network is None:
+                sandbox = self._for_runs()
+                known = sandbox.network()
+                for _ in range(5):
+                    before, known = known, sandbox.network()
+                    if known == before:
+                        self._network = known
+                        return known
+                raise SandboxError("the network state of the pristine machine keeps changing")
+            return self._network
 
     def _recorder(self, start: str) -> Recorder:
         if start not in self._recorders:
@@ -568,23 +548,6 @@ def _unknown(request: Request) -> Behavior:
         shell_state_known=False,
         died_by_signal=signal.SIGKILL,
     )
-
-
-def _touched(*behaviors: Behavior) -> set[str]:
-    """Return the names of the files of a context that behaviors name."""
-    names = {
-        name
-        for behavior in behaviors
-        for _, *parts in behavior.patch.operations
-        for path in parts
-        if isinstance(path, str) and path.startswith("/fs/")
-        for name in keys(path)[1:2]
-    }
-    return names.union(*(behavior.content_digests for behavior in behaviors))
-
-
-def _is_unknown(behavior: Behavior) -> bool:
-    return "sandboxes" in behavior.limits_hit
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:

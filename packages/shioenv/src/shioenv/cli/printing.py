@@ -140,21 +140,6 @@ def remark(text: str, *, dim: bool = True, color: str | None = None) -> None:
     typer.secho(printable(text), err=True, dim=dim or None, fg=color)
 
 
-_DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-"""Colors of the lines of a diff, by their first character."""
-
-
-def diff(text: str) -> None:
-    """Print a diff on standard error: escaped and colored on a terminal, else unchanged."""
-    if sys.stderr.isatty():
-        for line in text.split("\n")[:-1]:
-            remark(line, dim=False, color=_DIFF_COLORS.get(line[:1]))
-    else:
-        sys.stderr.flush()
-        sys.stderr.buffer.write(text.encode())
-        sys.stderr.buffer.flush()
-
-
 def end_line(output: bytes) -> None:
     """Print a newline if remarks follow on the same terminal and the output does not end in one."""
     if output and not output.endswith(b"\n") and sys.stderr.isatty():

@@ -199,9 +199,8 @@ def read_list(
     reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()
     number = 0
+    _refuse_table(Path(commands.path))
     for number, line in read_lines(commands.path, digest.update):
-        if number == 1:
-            _refuse_table(Path(commands.path), line)
         reader.read(number, line)
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
@@ -216,38 +215,18 @@ _ONE_A_LINE = (
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 """Extensions of tables, with the separator of their columns."""
-_COLUMNS = re.compile(
-    "inputs?|cmds?|commands?|bash|invocation|nl|output|cwd|exit_code|id|index|description|prompt|"
-    "question|answer|text"
-)
-"""Usual column names in tables of inputs."""
 
 
-def _refuse_table(path: Path, first: bytes) -> None:
-    """Raise ImportFileError for a table, detected by its name or its first line."""
+def _refuse_table(path: Path) -> None:
+    """Raise ImportFileError for a table, detected by its name."""
     ending = Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    between = _TABLES.get(ending) or _between_columns(first)
-    if between is None:
-        return
-    named = f"its name ends in {ending}" if ending in _TABLES else f"it begins with {first!r:.60}"
-    raise ImportFileError(
-        f"{path} is a table, not a list of inputs: {named}",
-        hint=f'{_LINES}; to convert a column: python3 -c "import csv, json, sys; '
-        f"[print(json.dumps({{'input': row['COLUMN']}})) for row in csv.DictReader(sys.stdin, "
-        f'delimiter={between!r})]" < {path} > NEW',
-    )
-
-
-def _between_columns(line: bytes) -> str | None:
-    """Return the separator if the line is the header of a table; None for another line."""
-    for between in _TABLES.values():
-        parts = line.decode("utf-8", "replace").lower().split(between)
-        names = [part.strip().strip('"') for part in parts]
-        known = sum(_COLUMNS.fullmatch(name) is not None for name in names)
-        least = len(names) if between == "\t" else 1  # a tab separates Bash words as well
-        if len(names) > 1 and known >= least and all(map(str.isidentifier, names)):
-            return between
-    return None
+    if ending in _TABLES:
+        raise ImportFileError(
+            f"{path} is a table, not a list of inputs: its name ends in {ending}",
+            hint=f'{_LINES}; to convert a column: python3 -c "import csv, json, sys; '
+            f"[print(json.dumps({{'input': row['COLUMN']}})) for row in csv.DictReader(sys.stdin, "
+            f'delimiter={_TABLES[ending]!r})]" < {path} > NEW',
+        )
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)

@@ -7,12 +7,10 @@ behavior that each of these functions teaches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final, TypeAlias
 
 from shioenv.bash.words import plain_words
 from shioenv.env.scorer import ScoredSession
-from shioenv.errors import EnvironmentOptionError
 
 Reward: TypeAlias = Callable[[ScoredSession], float]
 
@@ -29,9 +27,6 @@ With n arguments, the estimator `balanced` does so from a budget of n + 11 on, `
 on. With a smaller budget, `necessary` rewards long inputs hardly at all, so that agents learn to
 write short ones.
 """
-
-FAILED: Final = -1.0
-"""The reward of `paper_v1` for an input that fails."""
 
 
 def irreducibility(scored: ScoredSession) -> float:
@@ -52,25 +47,6 @@ def necessary(scored: ScoredSession) -> float:
         argument.leave_one_out is True for segment in segments for argument in segment.arguments
     )
     return counted / scored.horizon
-
-
-def paper_v1(margin: float = 0.0) -> Reward:
-    """Return the reward that the paper's first version gives for the last step of an episode.
-
-    The reward is -1 if the input fails. Otherwise it is (`necessary` - margin) * arguments /
-    horizon. The first version also rewarded the increase of the score at each step, which needs an
-    execution at each step. Without discounting, this is the only difference. Errors:
-    EnvironmentOptionError for a margin that is not 0 to 1.
-    """
-    if not 0 <= margin <= 1:
-        raise EnvironmentOptionError(f"margin is {margin!r}", hint="give a number from 0 to 1")
-    return partial(_paper_v1, margin)
-
-
-def _paper_v1(margin: float, scored: ScoredSession) -> float:
-    if scored.behavior.exit_code:
-        return FAILED
-    return necessary(scored) - margin * scored.score.n_arguments / scored.horizon
 
 
 class Gate:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.spaces import utils as flattening
 from numpy.typing import NDArray
 
 MAX_ARGUMENT_LENGTH: Final = 64
@@ -26,8 +25,6 @@ SAMPLED: Final = frozenset(string.ascii_letters + string.digits + string.punctua
 
 ACTION_FIELDS: Final = ("input_addition", "exec_action", "new_global")
 """The fields of an action, in the order of the paper's triple (Section C.1.2)."""
-
-_MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def is_shell_text(text: str) -> bool:
@@ -44,8 +41,7 @@ def is_shell_text(text: str) -> bool:
 class ShellText(spaces.Text):
     """The texts of 0 to `max_length` characters for which `is_shell_text` holds.
 
-    Sampling draws printable ASCII. A flattened text is the array of its code points as int32,
-    padded with 0 to `max_length`.
+    Sampling draws printable ASCII.
     """
 
     def __init__(self, max_length: int = MAX_ARGUMENT_LENGTH, *, seed: int | None = None) -> None:
@@ -89,18 +85,3 @@ def code_points(text: str, length: int) -> NDArray[np.int32]:
 def text_of(points: NDArray[np.integer[Any]]) -> str:
     """Return the text of code points that are padded with 0."""
     return "".join(map(chr, points[: np.count_nonzero(points)].tolist()))
-
-
-@flattening.flatten.register(ShellText)
-def _flatten(space: ShellText, x: str) -> NDArray[np.int32]:  # type: ignore[misc]
-    return code_points(x, space.max_length)
-
-
-@flattening.unflatten.register(ShellText)
-def _unflatten(space: ShellText, x: NDArray[np.int32]) -> str:  # type: ignore[misc]
-    return text_of(x)
-
-
-@flattening.flatten_space.register(ShellText)
-def _flatten_space(space: ShellText) -> spaces.Box:
-    return spaces.Box(0, _MAX_CODE_POINT, (space.max_length,), np.int32)

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from shioenv.behavior.sessions import SessionMachine
@@ -84,45 +83,6 @@ class Reopened(Generic[Sandbox]):
                 close()
 
 
-@dataclass(slots=True)
-class _Share:
-    seconds: float = 0.0
-
-
-class _Crowd:
-    """Divides elapsed time among threads that do the same work at once and slow each other down.
-
-    Each thread gets a share of the elapsed time, and all shares add up to it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._many, self._each, self._last = 0, 0.0, 0.0
-
-    @contextmanager
-    def share(self) -> Iterator[_Share]:
-        """Measure the share of the entering thread; its seconds are set at the end of the block."""
-        share = _Share()
-        began = self._change(1)
-        try:
-            yield share
-        finally:
-            share.seconds = self._change(-1) - began
-
-    def _change(self, more: int) -> float:
-        """Change the number of threads by `more`; return the seconds per thread so far."""
-        with self._lock:
-            now = time.perf_counter()
-            if self._many:
-                self._each += (now - self._last) / self._many
-            self._last = now
-            self._many += more
-            return self._each
-
-
-_OPENING = _Crowd()
-
-
 class Lane(Reopened[Installed]):
     """A sandbox for one task at a time, with its effort and its cache of shared executions.
 
@@ -148,10 +108,8 @@ class Lane(Reopened[Installed]):
         if self._opened is not None:
             return self._opened
         began = time.perf_counter()
-        with _OPENING.share() as share:
-            opened = super().open()
-        self.effort.opening_seconds += share.seconds
-        self.effort.lane_seconds -= time.perf_counter() - began - share.seconds
+        opened = super().open()
+        self.effort.opening_seconds += time.perf_counter() - began
         return opened
 
     @property

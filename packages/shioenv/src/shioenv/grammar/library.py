@@ -96,10 +96,9 @@ def load_grammar(
 ) -> Grammar:
     """Load and validate the grammar called `name`.
 
-    `versions` is `System.versions` of the target system. If `versions` lacks the grammar's package,
-    the version in its `manual` line is assumed. Shipped grammars are cached, and only their syntax
-    is checked. Errors: UnknownGrammarError with the nearest name. FaultyGrammarError with all
-    faults of the grammar.
+    `versions` is `System.versions` of the target system. Shipped grammars are cached, and only
+    their syntax is checked. Errors: UnknownGrammarError with the nearest name. FaultyGrammarError
+    with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))

@@ -64,7 +64,6 @@ class _Scope:
 
     source: GrammarSource
     prefix: str
-    version: str
     volatile: frozenset[str]
     """The attributes that mark an alternative as volatile: two runs may differ."""
     shared: Mapping[str, Nonterminal]
@@ -109,20 +108,18 @@ class _Scope:
             _BlockCompiler(self, block).compile()
 
     def add(self, head: Nonterminal, lines: Iterable[PlacedAlternative]) -> None:
-        """Add productions of `head`, one for each alternative without a failing guard."""
+        """Add productions of `head`, one for each alternative."""
         for line in lines:
             alternative = line.alternative
-            guard = alternative.attributes.guard
-            if guard is None or guard.holds(self.version):
-                body = list(self.words(alternative.words, line.number, head))
-                self.produce(
-                    head,
-                    body,
-                    alternative.attributes.weight,
-                    (line.number, alternative.column),
-                    volatile=not self.volatile.isdisjoint(alternative.attributes.flags),
-                    wrong="wrong" in alternative.attributes.flags,
-                )
+            body = list(self.words(alternative.words, line.number, head))
+            self.produce(
+                head,
+                body,
+                alternative.attributes.weight,
+                (line.number, alternative.column),
+                volatile=not self.volatile.isdisjoint(alternative.attributes.flags),
+                wrong="wrong" in alternative.attributes.flags,
+            )
 
     def produce(
         self,
@@ -259,9 +256,7 @@ class _BlockCompiler:
         scope.head(self.head)
         self.seen: dict[str, int] = {}
         for option in block.options:
-            guard = option.attributes.guard
-            if guard is None or guard.holds(scope.version):
-                self.option(option)
+            self.option(option)
         scope.add(self.head, block.others)
         self.assemble()
 
@@ -365,7 +360,7 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Productions, Mapping[Nontermin
     productions: dict[Nonterminal, list[Production]] = {}
     kinds: dict[Nonterminal, str] = {}
     for source in sources:
-        scope = _Scope(source, "", "0", frozenset({"volatile"}), names, productions, kinds=kinds)
+        scope = _Scope(source, "", frozenset({"volatile"}), names, productions, kinds=kinds)
         scope.compile()
     faults = [fault for source in sources for fault in source.faults]
     if faults:
@@ -390,20 +385,17 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
     """Parse a grammar in `text`; faults are returned rather than raised.
 
     `path` is the file's name in faults; its stem must be the command's name. `versions` is
-    `System.versions` of the target system. Guards are compared with the package's version in
-    `versions` (default: that in the manual line). If the `clock` in `versions` is `host`,
-    programs see the host's time, which differs between runs. Errors: FaultyGrammarError if the
-    shared definitions have faults.
+    `System.versions` of the target system. If the `clock` in `versions` is `host`, programs see the
+    host's time, which differs between runs. Errors: FaultyGrammarError if the shared definitions
+    have faults.
     """
-    versions = versions or {}
-    host_clock = versions.get("clock") == "host"
+    host_clock = (versions or {}).get("clock") == "host"
     source = LineParser(path, text).source
     volatile = frozenset({"volatile", "clock"} if host_clock else {"volatile"})
     header = _header(source, host_clock)
     names, shared, shared_kinds = _shared()
     prefix = Path(path).stem
-    version = versions.get(header.package) or header.version
-    scope = _Scope(source, prefix, version, volatile, names)
+    scope = _Scope(source, prefix, volatile, names)
     start, pipe = Nonterminal(f"{prefix}:start"), Nonterminal(f"{prefix}:pipe")
     scope.compile()
     scope.add(start, source.starts)

@@ -67,14 +67,13 @@ def suggestion(word: str, known: Iterable[str], show: str = "{}") -> str:
 NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
 _ATTRIBUTE = re.compile(r"%([a-z][a-z-]+)(?=\s|$)")
-_GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
 _BRACE_EXPANSION = re.compile(r",|\.\.")
 _BLANKS = re.compile(r"[ \t]*")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/=@-]+")
 _DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*\\?"?')
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
 ATTRIBUTES = (
-    "weight", "if", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock",
+    "weight", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock",
     "wrong",
 )  # fmt: skip
 
@@ -123,36 +122,10 @@ class NotationWord:
 
 
 @dataclass(slots=True)
-class Guard:
-    """`%if version OPERATOR VERSION`."""
-
-    operator: str
-    version: str
-
-    def holds(self, actual: str) -> bool:
-        """Whether a version satisfies the guard. Its numbers are compared as numbers."""
-        left, right = _version_key(actual), _version_key(self.version)
-        return {
-            "<": left < right,
-            "<=": left <= right,
-            "==": left == right,
-            ">=": left >= right,
-            ">": left > right,
-        }[self.operator]
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    """Return a version's numbers without epoch and distribution suffix: `1:9.1-1+b1` -> (9, 1)."""
-    upstream = version.rsplit(":", 1)[-1].split("-", 1)[0]
-    return tuple(int(number) for number in re.findall(r"\d+", upstream))
-
-
-@dataclass(slots=True)
 class Attributes:
     """The `%` words at the end of an alternative or option line."""
 
     weight: float = 1.0
-    guard: Guard | None = None
     flags: set[str] = field(default_factory=set)
 
 
@@ -251,14 +224,6 @@ class NotationReader:
                 self.position = number.end()
             else:
                 message = "%weight needs a positive number: %weight 0.5"
-                self.report(FaultKind.SYNTAX, message, column)
-        elif name == "if":
-            guard = _GUARD.match(self.text, self.position)
-            if guard:
-                attributes.guard = Guard(guard[1], guard[2])
-                self.position = guard.end()
-            else:
-                message = "%if needs a version guard: %if version >= 9.2"
                 self.report(FaultKind.SYNTAX, message, column)
         elif name in ATTRIBUTES:
             attributes.flags.add(name)

@@ -342,15 +342,3 @@ class Counts:
     nonterminals: int
     productions: int
     grounded: int
-
-
-def count_grammars_size(grammars: Iterable[Grammar]) -> Counts:
-    """Count the total size of several grammars."""
-    nonterminals: set[str] = set()
-    productions: set[tuple[Nonterminal, Body]] = set()
-    for grammar in grammars:
-        nonterminals.update(symbol.token for symbol in grammar.nonterminals)
-        for head, bodies in grammar.productions.items():
-            productions.update((head, production.body) for production in bodies)
-    grounded = sum(head.is_system_token for head, _ in productions)
-    return Counts(len(nonterminals), len(productions) - grounded, grounded)

@@ -10,16 +10,14 @@ import codecs
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
-from shioenv.files.documents import parse_json
 from shioenv.files.durable import refuse_existing, storage_errors
-from shioenv.files.regular import open_regular
-from shioenv.live.shell import Closing
+from shioenv.sandbox.base import Closing
 
 
 class AsciicastWriter(Closing):
@@ -76,67 +74,10 @@ def marker(line: str | None, behavior: Behavior) -> str:
     return json.dumps({"line": line, **behavior_json(behavior)})
 
 
-class AsciicastEvent(NamedTuple):
-    """An event of a recording."""
-
-    seconds: float
-    """Seconds since the recording's beginning."""
-    kind: str
-    """`o` for output, `i` for typed input, `m` for a marker."""
-    text: str
-
-
-def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
-    """Iterate over a recording's events. Malformed lines, such as a cut one, are skipped.
-
-    Errors: OSError as `open_regular` raises it.
-    """
-    with open_regular(file) as lines:
-        for line in lines:
-            try:
-                seconds, kind, text = parse_json(line)
-                yield AsciicastEvent(float(seconds), str(kind), str(text))
-            except (ValueError, TypeError, OverflowError):
-                continue
-
-
-_SEQUENCE: Final = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X].*?(?:\x1b\\|\x07|\Z)|[ -/]+[0-~]|[0-~])"
-    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1f\x7f]",
-    re.DOTALL,
-)
-_UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|[\]P^_X][^\x07\x1b]*\x1b?)?\Z")
-_HARMLESS: Final = re.compile(
-    r"\x1b\[(?:[0-9;]*[A-HJKLMPSTXdfmr@]|\?(?:25|1049|2004)[hl])|\x1b[78M]"
-)
 _LONGEST: Final = 4096
 
 _ELSEWHERE: Final = re.compile(r"\n|\x1b\[[0-9;]*[HJfdr]|\x1b\[\?1049[hl]|\x1b[78M]")
 """Matches text that ends the current line: a newline, or a jump to another line."""
-
-RESET: Final = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?2004l"
-"""Resets a terminal after `Harmless` texts were shown on it."""
-
-
-class Harmless:
-    """Filters a recording's texts so that they are safe to show on a terminal.
-
-    The recorded programs may have written anything. Escape sequences that do more than move, colour
-    and erase are left out. Examples are titles, the clipboard, other character sets, and queries
-    that a terminal answers. An incomplete sequence at the end is kept for the next text. Each ESC
-    in the result begins a harmless sequence.
-    """
-
-    def __init__(self) -> None:
-        self._kept = ""
-
-    def of(self, text: str) -> str:
-        """Return the harmless part of the next text."""
-        text = self._kept + text
-        cut = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
-        self._kept = text[cut.start() :] if cut else ""
-        text = text[: cut.start()] if cut else text
-        return _SEQUENCE.sub(lambda one: one[0] if _HARMLESS.fullmatch(one[0]) else "", text)
 
 
 class CurrentLine:

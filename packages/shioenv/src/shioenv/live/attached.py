@@ -17,7 +17,8 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.live.asciicast import AsciicastWriter, CurrentLine
-from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
+from shioenv.live.shell import IDLE_SECONDS, nothing
+from shioenv.sandbox.base import Closing
 from shioenv.text import short_repr
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"

@@ -11,8 +11,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
-from shioenv.live.shell import Closing, Shell, ended, nothing
-from shioenv.sandbox.base import LARGEST, refuse_limit
+from shioenv.live.shell import Shell, ended, nothing
+from shioenv.sandbox.base import LARGEST, Closing, refuse_limit
 from shioenv.text import short_repr
 
 if TYPE_CHECKING:  # a model's shell needs no sandbox

@@ -1,4 +1,4 @@
-"""A resident shell: it stays in a machine, can be forked, and can be saved to a file."""
+"""A resident shell: it stays in a machine, and can be forked."""
 
 from __future__ import annotations
 
@@ -8,55 +8,28 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from threading import RLock
-from typing import Final, overload
-
-import msgspec
+from typing import NamedTuple, overload
 
 from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
-from shioenv.errors import ForkError, LimitsError, SavedShellError
-from shioenv.files.documents import parse_json
-from shioenv.files.durable import atomic_write, storage_errors
-from shioenv.files.regular import read_regular
+from shioenv.errors import ForkError
 from shioenv.live.model_shell import RepeatedShell
-from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
-from shioenv.sandbox.base import MEBIBYTE, Entered, Limits, refuse_limit
+from shioenv.live.shell import IDLE_SECONDS, ended, nothing
+from shioenv.sandbox.base import Closing, Entered, Limits
 from shioenv.system.store import System
 from shioenv.text import short_repr
 
-LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Maximum size of a saved shell in bytes (our choice, because typed lines need far less)."""
 
-RESTORE_SECONDS: Final = 600.0
-"""Seconds that the lines of a saved shell may take together (our choice, because the file is
-untrusted)."""
-
-_FORMAT = "shioenv shell 1"
-
-
-class SavedLine(msgspec.Struct, frozen=True):
+class KeptLine(NamedTuple):
     """A line that was run, with a digest of its output and exit status."""
 
     line: str
     did: str
-    timeout: float | None = None
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """The contents of a saved shell's file."""
-
-    format: str
-    system: str
-    system_digest: str
-    cwd: str
-    lines: list[SavedLine]
-    whole: str
-    """A digest of the combined changes of all lines."""
+    timeout: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +39,7 @@ class ShellMark:
     shell: ResidentShell
     node: int
     state: State
-    lines: tuple[SavedLine, ...]
+    lines: tuple[KeptLine, ...]
 
 
 class ResidentShell(Closing):
@@ -96,7 +69,7 @@ class ResidentShell(Closing):
         self._state = runner.state(cwd)
         self._bookkeeping = RLock()  # protects the state; not held while a line runs
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not in the state yet
-        self._saved: list[SavedLine] = []
+        self._typed: list[KeptLine] = []
         self._did: str | None = None  # digest of all changes, if computed since the last line
 
     def __repr__(self) -> str:
@@ -127,7 +100,7 @@ class ResidentShell(Closing):
             self._did = None
             behavior = self._lines.run(line, wall_seconds=timeout)
             self._waiting.append(((line,), behavior))
-            self._saved.append(SavedLine(line, _digest(behavior), timeout))
+            self._typed.append(KeptLine(line, _digest(behavior), timeout))
             return behavior
 
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
@@ -194,26 +167,26 @@ class ResidentShell(Closing):
                 return []
             with self._bookkeeping:
                 state, waiting = self._state, list(self._waiting)
-            saved, did = list(self._saved), self._did
+            typed, did = list(self._typed), self._did
         forks = []
         for lines in copies:
             forks.append(
                 ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds, lines=lines)
             )
             forks[-1]._state, forks[-1]._waiting = state, list(waiting)
-            forks[-1]._saved, forks[-1]._did = list(saved), did
+            forks[-1]._typed, forks[-1]._did = list(typed), did
         return forks
 
     def _repeated(self, count: int, exact: bool, seconds: float) -> list[ResidentShell]:
         """Return shells in which the lines were run again."""
         with self._lines.turn(closed=True):
-            saved, whole = list(self._saved), self._whole() if exact else None
+            typed, whole = list(self._typed), self._whole() if exact else None
         forks: list[ResidentShell] = []
         try:
             for _ in range(count):
                 shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
                 forks.append(shell)
-                shell._repeat(saved, whole, seconds)
+                shell._repeat(typed, whole, seconds)
         except BaseException:
             for shell in forks:
                 shell.close()
@@ -231,7 +204,7 @@ class ResidentShell(Closing):
             marked = self._lines.mark()
             if marked.why is not None:
                 raise ForkError(f"the shell cannot be marked: {marked.why}")
-            mark = ShellMark(self, marked.node, state, tuple(self._saved))
+            mark = ShellMark(self, marked.node, state, tuple(self._typed))
             if not marked.stays:  # keeping many changed files ended the shell
                 self.rollback(mark)
             return mark
@@ -249,21 +222,7 @@ class ResidentShell(Closing):
         with self._lines.turn(), self._bookkeeping:
             self._lines.return_to(mark.node)
             self._state, self._waiting, self._did = mark.state, [], None
-            self._saved = list(mark.lines)
-
-    def save(self, file: str | Path) -> None:
-        """Write the shell's lines to a file, with a digest of each line's behavior.
-
-        `restore` recreates the shell from the file, on any host with the same system. An existing
-        file is replaced. Errors: DatasetStorageError.
-        """
-        system = self._runner.system
-        with self._lines.turn(closed=True):
-            lines, whole = list(self._saved), self._whole()
-        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, lines, whole)
-        text = json.dumps(msgspec.to_builtins(saved), indent=1)
-        with storage_errors(Path(file)):
-            atomic_write(Path(file), f"{text}\n".encode())
+            self._typed = list(mark.lines)
 
     def interrupt(self) -> None:
         """End the machine at once, from any thread; a running line raises SandboxError."""
@@ -275,7 +234,7 @@ class ResidentShell(Closing):
         close, self._close = self._close, nothing
         close()
 
-    def _repeat(self, lines: list[SavedLine], whole: str | None, seconds: float = math.inf) -> None:
+    def _repeat(self, lines: list[KeptLine], whole: str | None, seconds: float = math.inf) -> None:
         """Run another shell's lines. If `whole` is given, each must behave as in that shell."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds
@@ -294,7 +253,7 @@ class ResidentShell(Closing):
                     f"line {number} behaved differently in the replay: {each.line!r:.60}",
                     hint="to accept differences, use exact=False",
                 )
-        self._saved = list(lines)
+        self._typed = list(lines)
         if lines:  # the last line's behavior has the changes of all lines
             self._waiting.append((tuple(each.line for each in lines), behavior))
             self._did = _digest(behavior, changes=True)
@@ -346,54 +305,6 @@ def open_shell(
     except BaseException:
         runner.close()
         raise
-
-
-def restore(
-    file: str | Path,
-    system: str | System | None = None,
-    limits: Limits | None = None,
-    *,
-    seconds: float = RESTORE_SECONDS,
-) -> ResidentShell:
-    """Recreate a shell that `ResidentShell.save` wrote, by running its lines again.
-
-    `system` overrides the system that the file names. The lines may take `seconds` together, above
-    0 and at most a day. Errors: LimitsError for `seconds`, and those of `open_shell`.
-    SavedShellError for a damaged file, one of more than 64 MiB, or one of another system.
-    SavedShellError also if lines behave differently now, or take too long.
-    """
-    refuse_limit("seconds", seconds)
-    path = Path(file)
-    saved = _read(path)
-    shell = open_shell(system or saved.system, saved.cwd, limits)
-    try:
-        here = shell._runner.system
-        if here.digest != saved.system_digest:
-            raise SavedShellError(
-                f"{path} belongs to another system: {saved.system} {saved.system_digest[:16]}",
-                hint=f"the system of this host is {here.name} {here.digest[:16]}",
-            )
-        shell._repeat(saved.lines, saved.whole, seconds)
-    except ForkError as error:
-        shell.close()
-        raise SavedShellError(f"{path}: {error.message}") from None
-    except BaseException:
-        shell.close()
-        raise
-    return shell
-
-
-def _read(path: Path) -> Saved:
-    try:
-        saved = msgspec.convert(parse_json(read_regular(path, LARGEST_SAVED)), Saved)
-        for each in saved.lines:
-            if each.timeout is not None:
-                refuse_limit("timeout", each.timeout)
-    except (OSError, ValueError, LimitsError) as error:
-        raise SavedShellError(f"{path} is not a saved shell: {error}") from None
-    if saved.format != _FORMAT:
-        raise SavedShellError(f"{path} has an unknown format: {saved.format!r:.60}")
-    return saved
 
 
 def _digest(behavior: Behavior, *, changes: bool = False) -> str:

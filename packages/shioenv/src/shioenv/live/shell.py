@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ShellEndedError
-from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
 """Seconds for which a shell waits for its next line (our choice: after a longer pause, it counts as
@@ -45,24 +43,6 @@ class Shell(Protocol):
     def close(self) -> None:
         """End the shell and release its resources; closing twice does nothing."""
         ...
-
-
-class Closing(Uncopied):
-    """A context manager that closes itself at the end of its `with` block."""
-
-    def close(self) -> None:
-        """Release all resources; closing twice does nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def ended(line: str) -> ShellEndedError:

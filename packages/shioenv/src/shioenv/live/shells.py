@@ -12,8 +12,8 @@ from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.answerer import load_model
 from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.live.resident import ResidentShell, shell_of
-from shioenv.live.shell import Closing, Shell
-from shioenv.sandbox.base import Limits
+from shioenv.live.shell import Shell
+from shioenv.sandbox.base import Closing, Limits
 
 SPARE: Final = 2
 """Machines opened in advance for the next visitors (our choice, because opening one takes 0.2

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from shioenv.bash.words import quoted
 from shioenv.behavior.compare import Noise
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import Session
 from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
 from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
@@ -96,12 +95,6 @@ def input_args_of(session: Session) -> list[str]:
     """Return the tokens of all rows of a session with no-space marks, as in a record."""
     first, *further = [row.input_args for row in session.rows]
     return first + [token for row in further for token in (ROW_END, *row)]
-
-
-def rows_of(input_args: Sequence[str]) -> list[Input]:
-    """Return the rows of a record's `input_args`. Errors: InputError as by `Input.from_marked`."""
-    parts = groupby(input_args, ROW_END.__eq__)
-    return [Input.from_marked(list(row)) for is_end, row in parts if not is_end]
 
 
 @dataclass(frozen=True, slots=True)

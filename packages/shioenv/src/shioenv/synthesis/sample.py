@@ -7,7 +7,6 @@ import stat
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice, takewhile
@@ -18,10 +17,8 @@ from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.errors import UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import (
-    OwnGrammars,
     check_known,
     chosen_grammars,
-    grammars_of_system,
     load_grammars,
     names_of_grammars,
     own_grammars,
@@ -58,22 +55,6 @@ LONGEST_TEXT = 65_536
 
 RARE = 1e-6
 """Maximum weight of a production that serves only inputs drawn by a usage table."""
-
-
-def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar, ...]:
-    """Load shipped and user-supplied grammars and bind them in the system's start directory.
-
-    The first start directory of the built system is used. A grammar that allows no input there
-    stays unbound. Without `own`, grammars of the system's own programs are added.
-    """
-    own = own or grammars_of_system(system.name)
-    values = system_catalogue(system, system.declaration.session.start_directories[0])
-    loaded = load_grammars(versions=system.versions, own=own)
-    grammars = {grammar.name: grammar for grammar in loaded}
-    for name, grammar in grammars.items():
-        with suppress(UnboundTokenError):
-            grammars[name] = bind(grammar, values)
-    return tuple(grammars.values())
 
 
 def lacking(system: System, grammars: Iterable[Grammar]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import IO, Any
+from typing import IO
 
 from shioenv import native
 from shioenv.errors import BuildToolError, RootfsTarError, SystemBuildError, SystemStorageError
@@ -49,7 +49,7 @@ from shioenv.system import (
     templates,
 )
 from shioenv.system.bootstrap import LAYOUT_VERSION, Packages, Progress, bootstrap, os_release
-from shioenv.system.contents import resolve, tree_sum, write_contents
+from shioenv.system.contents import damage, read_json, resolve, tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.oci import MOST_BYTES, name_components, plain_tar
@@ -219,7 +219,7 @@ def _build(
         base_entries = image.read_base(base_path, image.base_time(declaration))
         packages = image.package_versions(base_entries, base)
         if tar is not None and declaration.name in declared_names():
-            _check_distribution(declaration, base_entries, base, packages)
+            _check_distribution(declaration, base_entries, base)
         absent = sorted({*declaration.distribution.packages} - {*packages}) if packages else []
         if tar is not None and absent:
             report(f"the tarball lacks {len(absent)} declared packages: {_installing(absent)}")
@@ -400,29 +400,14 @@ def _check_distribution(
     declaration: SystemDeclaration,
     entries: Mapping[str, image.ImageEntry],
     base: IO[bytes],
-    packages: Mapping[str, str],
 ) -> None:
-    """Raise RootfsTarError if the tarball contains another distribution than the declared one.
-
-    The os-release file is compared with that of its package, if dpkg lists that package.
-    """
+    """Raise RootfsTarError if the tarball contains another distribution than the declared one."""
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     text = image.content(entries[paths[0]], base) if paths else b""
     release = os_release(text.decode("utf-8", "replace"))
     distribution = declaration.distribution
     found = [release.get("ID", ""), release.get("VERSION_CODENAME", "")]
     expected = [distribution.family, distribution.suite]
-    if version := packages.get("base-files"):
-        sums = entries.get("var/lib/dpkg/info/base-files.md5sums")
-        line = hashlib.md5(text, usedforsecurity=False).hexdigest() + "  usr/lib/os-release\n"
-        listed = image.content(sums, base).decode("utf-8", "replace") if sums else line
-        if line not in listed:
-            raise RootfsTarError(
-                f"the tarball's os-release is not the one of its package base-files {version}",
-                hint=_ANOTHER_NAME,
-            )
-        family = "ubuntu" if "ubuntu" in version else "debian"
-        found = found if family == distribution.family else [family, f"base-files {version}"]
     if any(found) and found != expected:
         raise RootfsTarError(
             f"the tarball contains {' '.join(filter(None, found))}, but {declaration.name} is "
@@ -508,48 +493,9 @@ def _digest(declaration: SystemDeclaration, rootfs: str, made: SystemFiles) -> s
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def damage(path: Path) -> str | None:
-    """Return the first damage found in the built system at `path`, or None if it is intact.
-
-    Compares the kind, mode, size and modification time of each file of the root filesystem, without
-    reading its content. Files that this user may not `lstat` count as intact.
-    """
-    try:
-        read_json(path / "system.json")
-        with gzip.open(path / "index.json.gz") as index:
-            rows = json.loads(index.read())
-    except (OSError, ValueError, EOFError) as error:
-        return str(error)
-    for name in ("rootfs", "proc", "processes", "contents.json.gz"):
-        if not (path / name).exists():
-            return f"{name} is missing"
-    rootfs = os.fsencode(path / "rootfs")
-    files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
-    for name, mode, _, _, size, _, mtime, _ in files_first:
-        try:
-            status = os.lstat(rootfs + os.fsencode(name))
-        except PermissionError:
-            continue
-        except OSError:
-            return f"{name} is missing"
-        regular = stat.S_ISREG(mode)
-        other_size = regular and status.st_size != size
-        if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:
-            return f"{name} was changed"
-    return None
-
-
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file atomically."""
     atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read the object written by `write_json`. Errors: OSError; ValueError for other content."""
-    value = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return value
 
 
 def _sweep(cache: Path) -> None:

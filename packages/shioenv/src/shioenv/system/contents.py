@@ -144,3 +144,42 @@ def resolve(path: str, target: Callable[[str], str | None]) -> str | None:
         else:
             done.append(part)
     return None
+
+
+def damage(path: Path) -> str | None:
+    """Return the first damage found in the built system at `path`, or None if it is intact.
+
+    Compares the kind, mode, size and modification time of each file of the root filesystem, without
+    reading its content. Files that this user may not `lstat` count as intact.
+    """
+    try:
+        read_json(path / "system.json")
+        with gzip.open(path / "index.json.gz") as index:
+            rows = json.loads(index.read())
+    except (OSError, ValueError, EOFError) as error:
+        return str(error)
+    for name in ("rootfs", "proc", "processes", "contents.json.gz"):
+        if not (path / name).exists():
+            return f"{name} is missing"
+    rootfs = os.fsencode(path / "rootfs")
+    files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
+    for name, mode, _, _, size, _, mtime, _ in files_first:
+        try:
+            status = os.lstat(rootfs + os.fsencode(name))
+        except PermissionError:
+            continue
+        except OSError:
+            return f"{name} is missing"
+        regular = stat.S_ISREG(mode)
+        other_size = regular and status.st_size != size
+        if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:
+            return f"{name} was changed"
+    return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read the object written by `write_json`. Errors: OSError; ValueError for other content."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return value

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from shioenv.errors import OutputExistsError, RootfsTarError, UsageError
@@ -18,6 +17,7 @@ from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
 from shioenv.system.build import PROGRAMS, TarBase
+from shioenv.system.contents import damage, read_json
 from shioenv.system.declare import (
     declared_names,
     load_declaration,
@@ -194,12 +194,12 @@ def _is_there(name: str, digest: str) -> bool:
     ):
         raise OutputExistsError(f"the shipped system {name} has another digest", hint=hint)
     try:
-        named = building.read_json(cache_directory() / "names" / f"{name}.json")
+        named = read_json(cache_directory() / "names" / f"{name}.json")
         there = str(named["digest"])
     except (OSError, ValueError, KeyError):
         return False
     if there == digest:
-        return building.damage(cache_directory() / "systems" / digest) is None
+        return damage(cache_directory() / "systems" / digest) is None
     if locked is None:
         raise OutputExistsError(f"a system {name} already exists", hint=hint)
     return False
@@ -223,7 +223,6 @@ def _build_from_foreign(
     else:
         (scratch / "tar").mkdir()
         plain, digest = plain_tar(source, scratch / "tar", MOST_BYTES)
-        _refuse_archives(source, plain)
         origin = f"imported from a tarball, {digest.removeprefix('tar:')[:16]}"
     entries = image.read_base(plain, image.base_time(base))
     with plain.open("rb") as content:
@@ -277,18 +276,6 @@ def _flatten(layout: Path, found: Image, scratch: Path, report: Progress) -> Pat
             raise RootfsTarError(f"the layers have more than {MOST_BYTES:,} bytes")
     write_flat(layers, scratch / "flat.tar")
     return scratch / "flat.tar"
-
-
-def _refuse_archives(source: Path, plain: Path) -> None:
-    """Raise RootfsTarError for an archive of `docker save`, which is no root filesystem."""
-    try:
-        with tarfile.open(plain, "r:") as archive:
-            names = {member.name.removeprefix("./") for member in islice(archive, 2000)}
-    except (tarfile.TarError, OSError, EOFError, ValueError):
-        return  # `read_base` reports the error
-    if "manifest.json" in names and not names & {"bin", "usr", "etc"}:
-        hint = "use docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
-        raise RootfsTarError(f"{source} is an archive of image layers by `docker save`", hint=hint)
 
 
 def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> dict[str, str]:

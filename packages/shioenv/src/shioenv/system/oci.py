@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shioenv.errors import RootfsTarError
+from shioenv.files.compressed import unpacking
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import sha256_of
 from shioenv.files.regular import open_regular, read_regular
@@ -280,11 +281,7 @@ def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
     than `most_bytes`; OSError.
     """
     import bz2
-    import gzip
     import lzma
-    import zlib
-
-    import zstandard
 
     try:
         with open_regular(path) as raw:
@@ -293,10 +290,10 @@ def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
     except OSError as error:
         raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
     openers: dict[bytes, Callable[[Path], Any]] = {
-        b"\x1f\x8b": gzip.open,
+        b"\x1f\x8b": unpacking,
         b"BZh": bz2.open,
         b"\xfd7zXZ\x00": lzma.open,
-        b"\x28\xb5\x2f\xfd": open_regular,
+        b"\x28\xb5\x2f\xfd": unpacking,
     }
     start = next((start for start in openers if magic.startswith(start)), None)
     if start is None:
@@ -304,31 +301,13 @@ def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
     plain = work / "base.tar"
     try:
         with openers[start](path) as compressed, plain.open("wb") as out:
-            pieces = iter(partial(compressed.read, 1 << 20), b"")
-            _copy(
-                _unzstd(pieces) if openers[start] is open_regular else pieces, out, path, most_bytes
-            )
-    except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+            _copy(iter(partial(compressed.read, 1 << 20), b""), out, path, most_bytes)
+    except (EOFError, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
             raise  # an I/O error, not faulty compressed data
-        raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise RootfsTarError(f"{path} cannot be decompressed: {why}") from error
     return plain, source
-
-
-def _unzstd(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress the frames of a zstd file. Errors: EOFError if it is cut off; ZstdError."""
-    import zstandard
-
-    frame = None
-    for piece in pieces:
-        left = piece
-        while left:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(left)
-            left = frame.unused_data
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise EOFError("it is cut off")
 
 
 def _copy(content: Iterator[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:

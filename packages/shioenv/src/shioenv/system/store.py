@@ -28,7 +28,7 @@ from shioenv.files.durable import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Packages, Progress
-from shioenv.system.contents import current_files, read_contents, resolve
+from shioenv.system.contents import current_files, damage, read_contents, read_json, resolve
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -105,7 +105,7 @@ class System:
     def facts(self) -> Mapping[str, Any]:
         """The facts recorded by the build (`system.json`). Errors: SystemCorruptError."""
         try:
-            return building.read_json(self.path / "system.json")
+            return read_json(self.path / "system.json")
         except (OSError, ValueError) as error:
             raise _corrupt(self.name, self.path, error) from error
 
@@ -152,9 +152,9 @@ class System:
 
     def check(self) -> None:
         """Check the attributes of every file. Errors: SystemCorruptError for a damaged system."""
-        damage = building.damage(self.path)
-        if damage is not None:
-            raise _corrupt(self.name, self.path, damage)
+        damaged = damage(self.path)
+        if damaged is not None:
+            raise _corrupt(self.name, self.path, damaged)
 
     def differences(self) -> Iterator[str]:
         """Yield every difference from the system as built, as "PATH: difference".
@@ -368,7 +368,7 @@ def _open(
     """
     hint = f"build it: shioenv system build {asked}"
     try:
-        named = building.read_json(cache / "names" / f"{name}.json")
+        named = read_json(cache / "names" / f"{name}.json")
         digest, built_from = str(named["digest"]), str(named["fingerprint"])
     except FileNotFoundError:
         raise SystemNotBuiltError(f"the system {name} has not been built", hint=hint) from None
@@ -485,7 +485,7 @@ def _reusable(asked: str) -> System | None:
         system = find_system(asked)
     except (SystemNotBuiltError, SystemCorruptError):
         return None
-    return system if building.damage(system.path) is None else None
+    return system if damage(system.path) is None else None
 
 
 def list_systems() -> list[tuple[str, System | ShioenvError]]:
@@ -532,7 +532,7 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
         bases: set[str] = set()
         for path in _name_files(cache):
             try:
-                named = building.read_json(path)
+                named = read_json(path)
                 needed.add(str(named["digest"]))
                 bases.add(str(named["source"]).partition(":")[2])
             except PermissionError:
@@ -578,9 +578,9 @@ def remove_system(name: str) -> bool:
     with building.system_storage_errors(cache), building.build_lock(cache, building.silent):
         if not named.exists():
             return False
-        digest = building.read_json(named).get("digest", "")
+        digest = read_json(named).get("digest", "")
         named.unlink()
-        others = [building.read_json(path) for path in (cache / "names").glob("[!.]*.json")]
+        others = [read_json(path) for path in (cache / "names").glob("[!.]*.json")]
         path = cache / "systems" / digest
         if digest and path.exists() and all(other.get("digest") != digest for other in others):
             building.remove_tree(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import RLock
+
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
@@ -20,9 +22,9 @@ class Reader:
 
 def read(*readings: bytes) -> bytes:
     observer = object.__new__(SandboxRunner)
-    observer._network = None
+    observer._network, observer._lock = None, RLock()
     observer._sandbox = Reader(*readings)  # type: ignore[assignment]
-    return observer._read_network()
+    return observer._pristine_network()
 
 
 def test_a_spoiled_reading_is_not_taken_for_the_network() -> None:

@@ -68,21 +68,6 @@ def test_a_core_handler_of_the_host_is_named_and_nothing_more() -> None:
     assert namespaces._crashes("core").ok
 
 
-@pytest.mark.parametrize(
-    ("levels", "consoles", "slow"),
-    [
-        ("7\t4\t1\t7\n", "ttyS0                -W- (EC  p a)    4:64\n", True),
-        ("6\t4\t1\t7\n", "ttyS0                -W- (EC  p a)    4:64\n", False),
-        ("8\t4\t1\t7\n", "", False),
-    ],
-)
-def test_a_console_that_prints_each_mount_is_named(levels: str, consoles: str, slow: bool) -> None:
-    found = namespaces._console(levels, consoles)
-    assert found.ok != slow
-    assert not found.needed
-    assert ("ttyS0 prints" in found.detail) == slow
-
-
 @pytest.mark.parametrize(("program", "package"), [("ip", "iproute2"), ("unshare", "util-linux")])
 def test_what_cannot_be_tried_names_the_package_of_the_program_that_is_missing(
     program: str, package: str, monkeypatch: pytest.MonkeyPatch

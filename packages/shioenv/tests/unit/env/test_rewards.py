@@ -10,10 +10,9 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import ScriptedCall
-from shioenv.env.rewards import SEES_ALONE, Gate, Reward, irreducibility, necessary, paper_v1
+from shioenv.env.rewards import SEES_ALONE, Gate, Reward, irreducibility, necessary
 from shioenv.env.scorer import ScoredSession
 from shioenv.env.shio_env import ShIOEnv
-from shioenv.errors import EnvironmentOptionError
 from support.scripted_shell import ScriptedShell
 
 SAME = Behavior(0, b"same")
@@ -80,15 +79,6 @@ def test_necessary_does_not_see_them_with_less() -> None:
     assert write(env, "echo", *"abcdefgh") < 0.5 * 8 / 12
 
 
-def test_reward_of_the_first_version() -> None:
-    assert write(made(paper_v1()), "ls", "a", "b") == 1 / 4
-    assert write(made(paper_v1(0.5)), "ls", "a", "b") == 0.0
-    assert write(made(paper_v1(1.0)), "ls", "a", "b") == -1 / 4
-    assert write(made(paper_v1()), "ls", "a", "a") == -1.0
-    with pytest.raises(EnvironmentOptionError, match="margin"):
-        paper_v1(1.5)
-
-
 def test_gate_pays_for_what_succeeds() -> None:
     assert write(made(irreducibility), "ls", "a", "a") > 0
     assert write(made(Gate(irreducibility)), "ls", "a", "a") == 0
@@ -134,6 +124,6 @@ def test_any_function_is_a_reward() -> None:
 
 
 def test_rewards_can_be_pickled() -> None:
-    for reward in (irreducibility, necessary, paper_v1(0.5), Gate(paper_v1(0.5), unseen=False)):
+    for reward in (irreducibility, necessary, Gate(unseen=False)):
         again = pickle.loads(pickle.dumps(reward))
         assert write(made(again), "ls", "a", "b") == write(made(reward), "ls", "a", "b")

@@ -1,9 +1,7 @@
 import pickle
 from copy import deepcopy
 
-import numpy as np
 import pytest
-from gymnasium.spaces import Box, flatten, flatten_space, unflatten
 
 from shioenv.env.spaces import ShellText, action_space, grid_space
 
@@ -30,29 +28,6 @@ def test_samples_are_members_and_seeded() -> None:
     lengths = {len(action["input_addition"]) for action in drawn}
     assert 0 in lengths
     assert 64 in lengths
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_flattening_can_be_undone(text: str) -> None:
-    space = ShellText()
-    flat = flatten(space, text)
-    box = flatten_space(space)
-    assert isinstance(box, Box)
-    assert isinstance(flat, np.ndarray)
-    assert box.contains(flat)
-    assert unflatten(space, flat) == text
-
-
-def test_whole_grids_flatten() -> None:
-    space = grid_space(2, 3)
-    grid = (("cd", "/home/ubuntu", ""), ("ls", "漢", ""))
-    flat = flatten(space, grid)
-    assert isinstance(flat, np.ndarray)
-    assert flat.shape == (2 * 3 * 64,)
-    box = flatten_space(space)
-    assert isinstance(box, Box)
-    assert box.contains(flat)
-    assert unflatten(space, flat) == grid
 
 
 def test_spaces_compare_copy_and_pickle() -> None:

@@ -5,7 +5,7 @@ import pytest
 from shioenv.errors import UnboundTokenError
 from shioenv.grammar.bind import bind, stand_in_catalogue, values_of
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.symbols import Grammar, Nonterminal, count_grammars_size
+from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.grammar.system_tokens import SYSTEM_TOKENS
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
@@ -58,11 +58,3 @@ def test_a_command_without_any_input_left_says_which_token_lacks() -> None:
 def test_every_token_has_a_stand_in() -> None:
     catalogue = stand_in_catalogue()
     assert [token for token in SYSTEM_TOKENS if not catalogue.get(token)] == []
-
-
-def test_grounded_productions_are_counted_apart() -> None:
-    unbound = grammar("start x <File> <a> '<File>'\n<a> = p | q\n")
-    counts = count_grammars_size([unbound])
-    assert (counts.nonterminals, counts.productions, counts.grounded) == (3, 3, 0)
-    bound = count_grammars_size([bind(unbound, {"File": ("f", "g", "h i")})])
-    assert (bound.nonterminals, bound.productions, bound.grounded) == (3, 3, 6)

@@ -15,8 +15,8 @@ HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
 HEADER_LINES = 4
 
 
-def read(body: str, version: str | None = None) -> Loaded:
-    return read_grammar(HEADER + body, "x.grammar", {"things": version} if version else {})
+def read(body: str) -> Loaded:
+    return read_grammar(HEADER + body, "x.grammar")
 
 
 def faults(body: str) -> list[Fault]:
@@ -143,15 +143,6 @@ def test_a_block_can_take_over_another_ones_lines() -> None:
         "options <quiet> = <option> without -v\n  -q\n"
     )
     assert forms(body, "x:quiet.flag") == ["a", "q"]
-
-
-def test_guards_compare_versions_as_numbers() -> None:
-    body = "start x <a>\n<a> = old | new %if version >= 9.10\n"
-    productions = {
-        v: read(body, v).grammar.productions[Nonterminal("x:a")] for v in ("9.4", "9.10")
-    }
-    assert {v: len(found) for v, found in productions.items()} == {"9.4": 1, "9.10": 2}
-    assert len(read(body, "1:10.1-2+b3").grammar.productions[Nonterminal("x:a")]) == 2
 
 
 def test_percent_and_one_letter_is_text() -> None:

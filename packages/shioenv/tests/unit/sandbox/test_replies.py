@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox import base
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
+from shioenv.sandbox.changes import CHANGE
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.host_diagnosis import failure, no_user_namespace
 
@@ -52,7 +52,7 @@ def record(kind: bytes, path: bytes, stat: FileStat) -> bytes:
             kind,
             struct.pack("=I", len(path)),
             path,
-            base.CHANGE.pack(
+            CHANGE.pack(
                 *(stat.mode, stat.uid, stat.gid, stat.links, stat.size, seconds, nanoseconds),
                 *(stat.inode, os.major(stat.rdev), os.minor(stat.rdev)),
             ),

@@ -13,8 +13,8 @@ import pytest
 
 from shioenv import native
 from shioenv.behavior.typed_rows import RowKind
-from shioenv.sandbox import base
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
+from shioenv.sandbox.changes import CHANGE
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.declare import MOST_SOCKETS
 
@@ -116,7 +116,7 @@ def test_rows_are_told_alike() -> None:
         ("record", wire.RECORD),
         ("request", wire.REQUEST),
         ("reply", wire.REPLY),
-        ("change", base.CHANGE),
+        ("change", CHANGE),
         ("resource_limit", wire.RLIMIT),
     ],
 )

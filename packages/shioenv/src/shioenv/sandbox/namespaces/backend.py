@@ -21,8 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
-from types import TracebackType
-from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from shioenv.errors import (
     SandboxError,
@@ -34,6 +33,7 @@ from shioenv.errors import (
 )
 from shioenv.sandbox.base import (
     CallLock,
+    Closing,
     Entered,
     Execution,
     Limits,
@@ -41,7 +41,6 @@ from shioenv.sandbox.base import (
     Request,
     ShellMode,
     ShellNode,
-    Uncopied,
 )
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import (
@@ -55,9 +54,11 @@ from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     UNMARKED,
     Ask,
+    Connection,
     Meaning,
     Reply,
     Stage,
+    Supervisor,
     SupervisorSocket,
     meaning,
     pack_request,
@@ -92,45 +93,6 @@ Starting programs takes most of the probe's time, so it starts few."""
 _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
 
-class Connection(Protocol):
-    """The connection to a supervisor: a socket, or an object with the same methods."""
-
-    def settimeout(self, seconds: float, /) -> None:
-        """Set for how many seconds the supervisor may be silent."""
-
-    def gettimeout(self) -> float | None:
-        """Return the seconds for which the supervisor may be silent; None if never set."""
-
-    def sendall(self, data: bytes, /) -> None:
-        """Send these bytes to the supervisor."""
-
-    def recv(self, most: int, /) -> bytes:
-        """Return some of the bytes that the supervisor wrote; none once it has ended."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection, which ends the supervisor."""
-
-
-class Supervisor(Protocol):
-    """The supervisor's process; when it ends, all processes of the sandbox end."""
-
-    @property
-    def pid(self) -> int:
-        """The process id on this host."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process has ended, and return its exit status."""
-        ...
-
-    def kill(self) -> None:
-        """End the process at once."""
-
-    def poll(self) -> int | None:
-        """Return the exit status; None while the process runs."""
-
-
 _Own = TypeVar("_Own", bound="NamespaceSandbox")
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -160,7 +122,7 @@ def in_turn(
     return alone
 
 
-class NamespaceSandbox(Uncopied):
+class NamespaceSandbox(Closing):
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
     Opening takes a tenth of a second, and a run about as long as `bash -c` alone. Errors: HostError
@@ -205,17 +167,6 @@ class NamespaceSandbox(Uncopied):
     def supervisor_pid(self) -> int | None:
         """See `ShellSandbox.supervisor_pid`."""
         return self._process.pid if self._process else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End every process of the sandbox; later calls do nothing.

@@ -57,9 +57,6 @@ def host_checks() -> Iterator[HostCheck]:
     yield _priority()
     yield _limits()
     yield _crashes(Path("/proc/sys/kernel/core_pattern").read_text().strip())
-    yield _console(
-        *(Path(file).read_text() for file in ("/proc/sys/kernel/printk", "/proc/consoles"))
-    )
 
 
 def _kernel() -> HostCheck:
@@ -291,31 +288,6 @@ def _crashes(pattern: str) -> HostCheck:
         detail=f"kernel.core_pattern is {pattern}",
         why="an input that raises its core dump limit and crashes starts that program",
         fix="as root: echo 'kernel.core_pattern = core' >> /etc/sysctl.d/60-shioenv.conf "
-        "&& sysctl --system",
-        needed=False,
-    )
-
-
-def _console(levels: str, consoles: str) -> HostCheck:
-    """Check whether mounting an overlay has to wait for a message on the kernel's consoles.
-
-    `levels` and `consoles` are the contents of /proc/sys/kernel/printk and /proc/consoles. The
-    kernel logs each mount at level 6. It prints messages whose level is below the first number in
-    `levels`.
-    """
-    level = int(levels.split()[0])
-    printing = [line.split()[0] for line in consoles.splitlines() if line.split()]
-    slow = level > 6 and bool(printing)
-    return HostCheck(
-        name="kernel console",
-        ok=not slow,
-        detail=f"{', '.join(printing)} prints each overlay mount (kernel.printk is {level})"
-        if slow
-        else f"kernel.printk is {level}"
-        if printing
-        else "no console",
-        why="an input that writes waits for that message: 1 ms or more on a serial console",
-        fix="as root: echo 'kernel.printk = 4 4 1 7' >> /etc/sysctl.d/60-shioenv.conf "
         "&& sysctl --system",
         needed=False,
     )

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, IntFlag
 from functools import lru_cache, partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from shioenv.domain.runner import Order
 from shioenv.sandbox.base import (
@@ -22,10 +22,9 @@ from shioenv.sandbox.base import (
     Execution,
     Limits,
     Request,
-    parse_changes,
     refuse_limit,
-    scan_error,
 )
+from shioenv.sandbox.changes import parse_changes, scan_error
 from shioenv.system import stopped
 
 
@@ -368,6 +367,45 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     if len(body) > REPLY.size + sum(lengths):
         raise scan_error("it is longer than announced")
     return reply, memoryview(body)[REPLY.size :]
+
+
+class Connection(Protocol):
+    """The connection to a supervisor: a socket, or an object with the same methods."""
+
+    def settimeout(self, seconds: float, /) -> None:
+        """Set for how many seconds the supervisor may be silent."""
+
+    def gettimeout(self) -> float | None:
+        """Return the seconds for which the supervisor may be silent; None if never set."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send these bytes to the supervisor."""
+
+    def recv(self, most: int, /) -> bytes:
+        """Return some of the bytes that the supervisor wrote; none once it has ended."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, which ends the supervisor."""
+
+
+class Supervisor(Protocol):
+    """The supervisor's process; when it ends, all processes of the sandbox end."""
+
+    @property
+    def pid(self) -> int:
+        """The process id on this host."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the process has ended, and return its exit status."""
+        ...
+
+    def kill(self) -> None:
+        """End the process at once."""
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while the process runs."""
 
 
 T = TypeVar("T")

@@ -1,19 +1,17 @@
-"""A resident shell: its state, its forks, its file, and the lines that a repetition runs again."""
+"""A resident shell: its state, its forks, and the lines that a repetition runs again."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.errors import ForkError, LimitsError, SavedShellError, ShellEndedError
+from shioenv.errors import ForkError, ShellEndedError
 from shioenv.live import resident
 from shioenv.live.model_shell import RepeatedShell
-from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.live.resident import ResidentShell, open_shell, shell_of
 from support.scripted_machine import ScriptedMachine
 
 
@@ -107,88 +105,32 @@ def test_lines_behind_an_end_are_refused() -> None:
         shell.fork()
 
 
-def test_a_closed_shell_is_saved_and_forked_all_the_same(tmp_path: Path) -> None:
+def test_a_closed_shell_is_forked_all_the_same() -> None:
     shell = opened(ScriptedMachine())
-    shell.run("put a one")
+    shell.run("put a one", timeout=8)
     shell.close()
-    shell.save(tmp_path / "saved")
     assert shell.fork().state.history == ("put a one",)
 
 
-def test_a_saved_shell_is_restored_on_the_same_system_alone(
-    machine: ScriptedMachine, tmp_path: Path
-) -> None:
-    file = tmp_path / "saved"
-    with open_shell(cwd="/start") as shell:
-        shell.run("put a one", timeout=8)
-        shell.run("set x y")
-        shell.save(file)
-    assert machine.closed == 1
-    again = restore(file)
-    assert machine.timeouts[2:] == [8, machine.limits.wall_seconds]
-    assert again.state.before.document == shell.state.before.document
-    restore(file, seconds=5)
-    assert all(each is not None and each <= 5 for each in machine.timeouts[4:])
-    again.save(file)  # what all lines did is known already
-    machine.system.digest = "1" * 64
-    with pytest.raises(SavedShellError, match="belongs to another system: scripted 0000") as caught:
-        restore(file)
-    assert caught.value.hint == "the system of this host is scripted 1111111111111111"
-    assert machine.closed == 2
-
-
-def test_a_file_that_takes_too_long_or_does_something_else_is_refused(
-    machine: ScriptedMachine, tmp_path: Path
-) -> None:
-    file = tmp_path / "saved"
+def test_a_repetition_that_takes_too_long_is_refused() -> None:
+    machine = ScriptedMachine()
     shell = opened(machine)
-    shell.run("count")
-    shell.save(file)
-    with pytest.raises(SavedShellError, match=r"saved: line 1 behaved differently"):
-        restore(file)
-    with pytest.raises(SavedShellError, match=r"lines 1 to 1 of 1 took more than 1e-09 s"):
-        restore(file, seconds=1e-9)
-    with pytest.raises(LimitsError, match="seconds"):
-        restore(file, seconds=0)
-    assert machine.closed == 2
+    shell.run("put a one", timeout=8)
+    shell.close()
+    shell.fork(seconds=5)
+    assert machine.timeouts[1:] == [pytest.approx(5, abs=1)]
+    with pytest.raises(ForkError, match=r"lines 1 to 1 of 1 took more than 1e-09 s"):
+        shell.fork(seconds=1e-9)
 
 
-def test_other_errors_close_what_was_opened(machine: ScriptedMachine, tmp_path: Path) -> None:
-    file = tmp_path / "saved"
-    opened(machine).save(file)
-    document = json.loads(file.read_bytes())
-    document["lines"] = [{"line": "crash", "did": "", "timeout": None}]
-    file.write_text(json.dumps(document))
-    with pytest.raises(Exception, match="the machine is gone"):
-        restore(file)
+def test_a_shell_that_cannot_start_closes_its_runner(machine: ScriptedMachine) -> None:
+    with open_shell(cwd="/start"):
+        pass
     assert machine.closed == 1
-    machine.system.declaration.start_directory = None
     machine.start_shell = lambda *_, **__: 1 / 0  # type: ignore
     with pytest.raises(ZeroDivisionError):
-        open_shell()
+        open_shell(cwd="/start")
     assert machine.closed == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"format": "other"}, "has an unknown format: 'other'"),
-        ({"cwd": 3}, "is not a saved shell"),
-        ({"lines": [{"line": "x", "did": "", "timeout": -1}]}, "is not a saved shell: the limit"),
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    file = tmp_path / "saved"
-    shell = opened(ScriptedMachine())
-    shell.save(file)
-    file.write_text(json.dumps(json.loads(file.read_bytes()) | change))
-    with pytest.raises(SavedShellError, match=said):
-        restore(file)
-    file.write_bytes(b"{")
-    with pytest.raises(SavedShellError, match="is not a saved shell"):
-        restore(file)
-    with pytest.raises(SavedShellError, match="is not a saved shell"):
-        restore(tmp_path / "missing")
 
 
 def test_a_runner_that_keeps_no_shell_runs_lines_again() -> None:
