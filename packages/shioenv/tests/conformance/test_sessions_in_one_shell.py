@@ -253,7 +253,8 @@ LAYERS = (
     "truncate -s 5M sparse; printf end >> sparse; chmod 4711 sparse; chown 1:2 .profile",
     "touch {1..40}; rm {3..30}; touch -d 2001-01-01 1; mv README.md /opt/r; rm -rf /srv; > .bashrc",
     "link scripts/setuid_tool tool; chmod u+x scripts/setuid_tool; echo x > s; chmod 7755 s",
-    "head -c 6000000 /dev/zero > big; touch small", "truncate -s 5M data/numbers.txt",
+    "head -c 6000000 /dev/zero > big; touch small",
+    "truncate -s 5M data/numbers.txt",
 )
 LOOKS = (
     "ls -laRU . /opt /srv", "ls -laU; ls -laU z a /; find . -type f -size -1k",
