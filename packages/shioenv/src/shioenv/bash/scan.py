@@ -328,7 +328,3 @@ class _Deeper:
 
     def __exit__(self, *error: object) -> None:
         self.reader._depth -= 1
-
-
-def _newlines_of(text: str) -> list[int]:
-    return [match.start() for match in re.finditer("\n", text)]

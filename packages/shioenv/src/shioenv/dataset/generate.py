@@ -30,23 +30,12 @@ from shioenv.dataset.manifest import (
     scoring_there,
 )
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.record_tasks import (
-    KeptDrawing,
-    RecordTask,
-    in_sessions,
-    missing,
-    recording,
-)
+from shioenv.dataset.record_tasks import KeptDrawing, RecordTask, in_sessions, missing, recording
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
-from shioenv.errors import (
-    DatasetMismatchError,
-    UnknownDatasetError,
-    UsageError,
-    did_you_mean,
-)
+from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import own_grammars

@@ -181,7 +181,6 @@ def missing(
 _KEPT_EACH = 8
 """Number of shards after which the state of drawing is kept (our choice)."""
 
-
 _DRAWING: Final = Path(__file__).parents[1] / "synthesis"
 """The code that draws."""
 
@@ -199,14 +198,13 @@ class KeptDrawing:
         code = [path.read_text() for path in sorted(_DRAWING.glob("*.py"))]
         about = [asdict(plan.drawing), plan.system_digest, plan.grammar_digest, plan.version, code]
         self._file = cache_directory() / "drawn" / f"{plan_digest(about)[:24]}.msgpack"
-        self._newest = -1
-        self._waiting: tuple[int, bytes] | None = None
+        self._newest, self._waiting = -1, (0, b"")
 
     def resume(self) -> int:
         """Continue from the state that is kept; return how many samples precede it, 0 for none."""
         with suppress(OSError, MsgspecError):
-            kept = msgpack.decode(self._file.read_bytes(), type=tuple[int, str, bytes])
-            number, inputs, state = kept
+            content = self._file.read_bytes()
+            number, inputs, state = msgpack.decode(content, type=tuple[int, str, bytes])
             if self._store.inputs_before(number) == inputs:
                 self._samples.restore(state)
                 return self._store.skip(number)
@@ -222,15 +220,13 @@ class KeptDrawing:
 
     def keep(self) -> None:
         """Write the newest state, if all shards before it are finished."""
-        if self._waiting is None:
-            return
         number, state = self._waiting
         inputs = self._store.inputs_before(number)
         if number and inputs is not None:
             with suppress(OSError, DatasetStorageError):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self._file, msgpack.encode((number, inputs, state)))
-                self._waiting = None
+                self._waiting = 0, b""
 
 
 def recording(plan: Plan, system: str) -> NumberedJob[RecordTask, RecordAnswer]:

@@ -204,16 +204,9 @@ class GroupedStream:
         return _balanced(weights, GROUPS, sorted(weights.keys() - set(few)), few)
 
 
-RandomState: TypeAlias = tuple[int, tuple[int, ...], float | None]
-
-
-class _KeptGroup(NamedTuple):
-    """The state of a group, as in `GroupedSamples.state`."""
-
-    random: RandomState
-    seen: list[bytes]
-    misses: list[tuple[Skeleton, int]]
-    turns: dict[str, int]
+_RandomState: TypeAlias = tuple[int, tuple[int, ...], float | None]
+_Kept: TypeAlias = tuple[list[bytes], list[tuple[Skeleton, int]], dict[str, int], _RandomState]
+"""The state of a group."""
 
 
 class GroupedSamples(Iterator[Sample]):
@@ -244,22 +237,19 @@ class GroupedSamples(Iterator[Sample]):
     def state(self) -> bytes:
         """Return the state after the samples so far."""
         groups = {
-            number: _KeptGroup(
-                one.random.getstate(), one.seen.buckets, [*one.misses.items()], one.turns
-            )
+            number: (one.seen.buckets, [*one.misses.items()], one.turns, one.random.getstate())
             for number, one in self._groups.items()
         }
         return msgpack.encode((self.drawn, self._random.getstate(), groups))
 
     def restore(self, state: bytes) -> None:
         """Continue from the state of other samples of this stream. Errors: MsgspecError."""
-        kept = tuple[int, RandomState, dict[int, _KeptGroup]]
-        self.drawn, skeletons, groups = msgpack.decode(state, type=kept)
+        kept = msgpack.decode(state, type=tuple[int, _RandomState, dict[int, _Kept]])
+        self.drawn, skeletons, groups = kept
         self._random.setstate(skeletons)
-        for number, one in groups.items():
-            group = _Group(Random(), DigestSet(one.seen), Counter(dict(one.misses)))
-            group.random.setstate(one.random)
-            group.turns.update(one.turns)
+        for number, (seen, misses, turns, random) in groups.items():
+            group = _Group(Random(), DigestSet(seen), Counter(dict(misses)), Counter(turns))
+            group.random.setstate(random)
             self._groups[number] = group
 
 
