@@ -158,7 +158,7 @@ def test_a_shipped_systems_fingerprint_is_computed_again_after_a_change(
         computed.append(text)
         return str(len(computed))
 
-    monkeypatch.setattr(store.building, "fingerprint", compute)
+    monkeypatch.setattr("shioenv.system.build.fingerprint", compute)
     monkeypatch.setattr(store, "systems_directory", lambda: tmp_path)
     (tmp_path / "home").mkdir()
     file = tmp_path / "home/notes.txt"
