@@ -19,7 +19,15 @@ from typing import Any
 
 import pytest
 
-from shioenv.dataset import manifest, record_reader, repair, store, verify, write
+from shioenv.dataset import (
+    manifest,
+    record_reader,
+    record_tasks,
+    repair,
+    store,
+    verify,
+    write,
+)
 from shioenv.dataset.generate import Progress, Summary, run
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
@@ -144,7 +152,7 @@ WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
 def shards_of(records: int) -> Iterator[None]:
     """Give shards fewer records than 1,000, so that small datasets have several."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (manifest, record_reader, repair, store, verify, write):
+        for module in (manifest, record_reader, record_tasks, repair, store, verify, write):
             patch.setattr(module, "SHARD_RECORDS", records)
         yield
 

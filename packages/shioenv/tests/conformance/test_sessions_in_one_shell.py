@@ -254,6 +254,7 @@ LAYERS = (
     "touch {1..40}; rm {3..30}; touch -d 2001-01-01 1; mv README.md /opt/r; rm -rf /srv; > .bashrc",
     "link scripts/setuid_tool tool; chmod u+x scripts/setuid_tool; echo x > s; chmod 7755 s",
     "head -c 6000000 /dev/zero > big; touch small",
+    "truncate -s 5M data/numbers.txt",
 )
 LOOKS = (
     "ls -laRU . /opt /srv", "ls -laU; ls -laU z a /; find . -type f -size -1k",
@@ -282,6 +283,7 @@ def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, r
         (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 0),
         (("mkdir d", "mv d e; mv data moved; ln README.md e/l", "ls nowhere -a", "rm -r e"), 0),
         (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 0),
+        (("truncate -s 5M data/numbers.txt", "touch --date=@9 copy", "ls -l copy", "ls -a"), 0),
         (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 6),
         (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
         (("x=1; touch f", "exit 3", "echo never", "ls -a"), 0),

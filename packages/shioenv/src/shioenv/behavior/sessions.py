@@ -60,7 +60,8 @@ _SHOWS_TRAFFIC: Final = re.compile(
 """Words of inputs that may show traces of packets. The new network of a copy has none."""
 
 _SHOWS_CLOCK: Final = re.compile(
-    rf"\b(?:date|uptime|hwclock|now|systime|localtime)\b|{_word('w|time')}|SECONDS|EPOCH|%\("
+    rf"\b(?:uptime|hwclock|now|systime|localtime)\b|{_word('w|time')}|SECONDS|EPOCH|%\("
+    r"|\bdate\b(?<!--date)|--date\b(?![= ]['\"]?[@\d])"
 )
 """Words of inputs that may show the time: a copy runs later than its row did."""
 

@@ -30,10 +30,10 @@ from shioenv.dataset.manifest import (
     scoring_there,
 )
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.record_tasks import RecordTask, Wanted, in_sessions, recording
+from shioenv.dataset.record_tasks import KeptDrawing, RecordTask, in_sessions, missing, recording
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, session_text
+from shioenv.domain.inputs import Input
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
@@ -46,6 +46,7 @@ from shioenv.recording.effort import Effort, Line
 from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
+from shioenv.synthesis.groups import GroupedSamples
 from shioenv.synthesis.policy import policy_label
 from shioenv.synthesis.sample import check_names, grammars_for, notes_on, numbers_of, sample
 from shioenv.synthesis.traces import Sample
@@ -388,7 +389,10 @@ def run(
         for note in notes or (None,):
             counter.report(note)
         contexts: Iterable[tuple[int, RecordTask]] = store.missing_contexts()
-        wanted = missing(store, counter.time_drawing(samples), numbers)
+        kept = KeptDrawing(store, samples) if isinstance(samples, GroupedSamples) else None
+        if kept:
+            stack.callback(kept.keep)
+        wanted = missing(store, counter.time_drawing(samples), numbers, kept)
         scored = plan.scoring is None or plan.scoring.budget
         tasks = chain(contexts, wanted if scored else in_sessions(wanted))
         for number, answer in executor.map(job, tasks, counter.report):
@@ -412,20 +416,6 @@ def run(
             seconds=counter.seconds,
             effort=counter.effort,
         )
-
-
-def missing(
-    store: Store, samples: Iterable[Sample], numbers: Sequence[int]
-) -> Iterator[tuple[int, Wanted]]:
-    """Yield the samples with these numbers that lack a record. UsageError for too few samples."""
-    stream = iter(samples)
-    for place, number in enumerate(numbers):
-        drawn = next(stream, None)
-        if drawn is None:
-            raise UsageError(f"only {place} samples exist, but {len(numbers)} are required")
-        wanted = Wanted.of(drawn)
-        if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
-            yield number, wanted
 
 
 class ProgressCounter:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from shioenv.dataset.manifest import Plan
+from msgspec import MsgspecError, msgpack
+
+from shioenv.dataset.manifest import SHARD_RECORDS, Plan
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import Input, Session, session_text
 from shioenv.domain.record import encode
 from shioenv.domain.runner import Executing
+from shioenv.errors import DatasetStorageError, UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
+from shioenv.files.durable import atomic_write, cache_directory
+from shioenv.files.unfinished import plan_digest
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Effort, Line
 from shioenv.recording.passes import SessionPasses
@@ -22,6 +29,10 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import LIMITS
 from shioenv.seeding import generator
 from shioenv.synthesis.traces import Sample
+
+if TYPE_CHECKING:  # workers need neither
+    from shioenv.dataset.store import Store
+    from shioenv.synthesis.groups import GroupedSamples
 
 
 class Wanted(NamedTuple):
@@ -145,6 +156,77 @@ class Recording:
             why = runner.repeated.get(len(wanted.history))
             effort.repeated.update([] if why is None else [why])
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
+
+
+def missing(
+    store: Store,
+    samples: Iterable[Sample],
+    numbers: Sequence[int],
+    kept: KeptDrawing | None = None,
+) -> Iterator[tuple[int, Wanted]]:
+    """Yield the samples not recorded yet under these numbers. UsageError if there are too few."""
+    stream = iter(samples)
+    for place in range(kept.resume() if kept else 0, len(numbers)):
+        number = numbers[place]
+        if kept:
+            kept.note(number)
+        drawn = next(stream, None)
+        if drawn is None:
+            raise UsageError(f"only {place} samples exist, but {len(numbers)} are required")
+        wanted = Wanted.of(drawn)
+        if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
+            yield number, wanted
+
+
+_KEPT_EACH = 8
+"""Number of shards after which the state of drawing is kept (our choice)."""
+
+_DRAWING: Final = Path(__file__).parents[1] / "synthesis"
+"""The code that draws."""
+
+
+class KeptDrawing:
+    """The state of drawing after finished shards, in the cache directory.
+
+    A run that continues a dataset does not draw again what these shards have. The state belongs to
+    the inputs of these shards, and to the code that drew them.
+    """
+
+    def __init__(self, store: Store, samples: GroupedSamples) -> None:
+        self._store, self._samples = store, samples
+        plan = store.manifest.plan
+        code = [path.read_text() for path in sorted(_DRAWING.glob("*.py"))]
+        about = [asdict(plan.drawing), plan.system_digest, plan.grammar_digest, plan.version, code]
+        self._file = cache_directory() / "drawn" / f"{plan_digest(about)[:24]}.msgpack"
+        self._newest, self._waiting = -1, (0, b"")
+
+    def resume(self) -> int:
+        """Continue from the state that is kept; return how many samples precede it, 0 for none."""
+        with suppress(OSError, MsgspecError):
+            content = self._file.read_bytes()
+            number, inputs, state = msgpack.decode(content, type=tuple[int, str, bytes])
+            if self._store.inputs_before(number) == inputs:
+                self._samples.restore(state)
+                return self._store.skip(number)
+        return 0
+
+    def note(self, number: int) -> None:
+        """Keep the state before the sample of this number, if it is the first of some shards."""
+        shards = number // (_KEPT_EACH * SHARD_RECORDS)
+        if shards > self._newest:
+            self.keep()
+            self._newest = shards
+            self._waiting = shards * _KEPT_EACH, self._samples.state()
+
+    def keep(self) -> None:
+        """Write the newest state, if all shards before it are finished."""
+        number, state = self._waiting
+        inputs = self._store.inputs_before(number)
+        if number and inputs is not None:
+            with suppress(OSError, DatasetStorageError):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(self._file, msgpack.encode((number, inputs, state)))
+                self._waiting = 0, b""
 
 
 def recording(plan: Plan, system: str) -> NumberedJob[RecordTask, RecordAnswer]:

@@ -20,10 +20,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Progress, ProgressCounter, missing, plan_of
+from shioenv.dataset.generate import Progress, ProgressCounter, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.record_reader import context_problems
-from shioenv.dataset.record_tasks import RecordTask, recording
+from shioenv.dataset.record_tasks import RecordTask, missing, recording
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context

@@ -128,6 +128,19 @@ class Store:
         self._stream_passed(number)
         return missing
 
+    def inputs_before(self, number: int) -> str | None:
+        """Return a digest of the inputs of all records before a shard; None if some are missing."""
+        before = [one for one in self.manifest.shards if one.number < number]
+        finished = sum(one.records for one in before if self._finished(one.number))
+        if finished != self._start(number):
+            return None
+        return hashlib.sha256("".join(one.inputs_sha256 for one in before).encode()).hexdigest()
+
+    def skip(self, number: int) -> int:
+        """Continue `accept` with a shard's first sample. Return how many samples are before it."""
+        self._passed = self._start(number)
+        return self._passed
+
     def append(self, line: Line) -> None:
         """Store a finished record. An existing record is not replaced."""
         number = line.session_id // SHARD_RECORDS

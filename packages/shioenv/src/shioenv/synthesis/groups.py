@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from msgspec import msgpack
 
 from shioenv.errors import SamplesExhaustedError, UsageError
 from shioenv.grammar.symbols import Grammar
@@ -70,31 +72,27 @@ class GroupedStream:
     """The endless stream of one seed, in groups."""
 
     def __init__(self, stream: SampleStream, seed: int) -> None:
-        self._stream, self._seed = stream, seed
+        self._stream, self.seed = stream, seed
         self._in_turn: dict[tuple[str, str], Sequence[str]] = {}
 
-    def samples(self, groups: Collection[int] | None = None) -> Iterator[Sample]:
-        """Yield the stream, or the samples of these groups. Errors: SamplesExhaustedError."""
-        states: dict[int, _Group] = {}
-        for skeleton in self._skeletons(generator(self._seed, "sample", "skeletons")):
-            group = self._group_of(skeleton)
-            if groups is None or group in groups:
-                if group not in states:
-                    states[group] = _Group(generator(self._seed, "sample", "group", group))
-                yield self._new(states[group], group, skeleton)
+    def samples(
+        self, groups: Collection[int] | None = None, count: int | None = None
+    ) -> GroupedSamples:
+        """Return the stream, or samples of these groups. Errors: SamplesExhaustedError."""
+        return GroupedSamples(self, groups, count)
 
     def numbers(self, groups: Collection[int]) -> Iterator[int]:
         """Yield the numbers, from 0, that the samples of these groups have in the stream."""
-        skeletons = self._skeletons(generator(self._seed, "sample", "skeletons"))
-        return (number for number, one in enumerate(skeletons) if self._group_of(one) in groups)
+        skeletons = self.skeletons(generator(self.seed, "sample", "skeletons"))
+        return (number for number, one in enumerate(skeletons) if self.group_of(one) in groups)
 
     def part(self, number: int, parts: int) -> Collection[int]:
         """Return the groups of the part `number`, from 1; all parts are about equal.
 
         Errors: UsageError if there are fewer groups than parts.
         """
-        skeletons = islice(self._skeletons(generator(0, "parts")), WEIGHED)
-        loads = Counter(map(self._group_of, skeletons))
+        skeletons = islice(self.skeletons(generator(0, "parts")), WEIGHED)
+        loads = Counter(map(self.group_of, skeletons))
         if parts > len(loads):
             raise UsageError(
                 f"{parts} parts are too many",
@@ -103,9 +101,9 @@ class GroupedStream:
         groups = _balanced(loads, parts, sorted(loads))
         return frozenset(group for group, its in groups.items() if its == number - 1)
 
-    def _new(self, state: _Group, group: int, skeleton: Skeleton) -> Sample:
+    def new(self, state: _Group, group: int, skeleton: Skeleton) -> Sample:
         """Return a new input of a group: with this skeleton, else with others of the group."""
-        others = (one for one in self._skeletons(state.random) if self._group_of(one) == group)
+        others = (one for one in self.skeletons(state.random) if self.group_of(one) == group)
         for _ in range(USED_UP * len(self._stream.names)):
             kind = skeleton._replace(parts=skeleton.parts[:1])
             if state.misses[kind] < USED_UP:
@@ -156,7 +154,7 @@ class GroupedStream:
             self._in_turn[directory, name] = sorted(names, key=lambda one: used.get(one, 0.0))
         return self._in_turn[directory, name]
 
-    def _skeletons(self, random: Random) -> Iterator[Skeleton]:
+    def skeletons(self, random: Random) -> Iterator[Skeleton]:
         """Draw skeletons endlessly."""
         stream = self._stream
         while True:
@@ -169,7 +167,8 @@ class GroupedStream:
                 parts = (stream.names[int(random.random() * len(stream.names))],)
             yield Skeleton(directory, parts, usual, composite)
 
-    def _group_of(self, skeleton: Skeleton) -> int:
+    def group_of(self, skeleton: Skeleton) -> int:
+        """Return the number of a skeleton's group."""
         return self._group(skeleton.directory, skeleton.parts[0])
 
     def _group(self, directory: str, name: str) -> int:
@@ -195,13 +194,62 @@ class GroupedStream:
         """The group by start directory and name from `_words`; 0 for all others."""
         if len(self._stream.names) < 3 * GROUPS:
             return {}
-        skeletons = islice(self._skeletons(generator(0, "groups")), WEIGHED)
+        skeletons = islice(self.skeletons(generator(0, "groups")), WEIGHED)
         weights = Counter((one.directory, self._words[one.parts[0]]) for one in skeletons)
         options = Counter[str]()
         for name, grammar in self._grammars.items():
             options[self._words[name]] += len(grammar.options)
         few = [unit for unit in sorted(weights) if options[unit[1]] < FEW_OPTIONS]
         return _balanced(weights, GROUPS, sorted(weights.keys() - set(few)), few)
+
+
+_RandomState: TypeAlias = tuple[int, tuple[int, ...], float | None]
+_Kept: TypeAlias = tuple[list[bytes], list[tuple[Skeleton, int]], dict[str, int], _RandomState]
+"""The state of a group."""
+
+
+class GroupedSamples(Iterator[Sample]):
+    """Samples of a stream, whose state can be kept, so that a later call continues there."""
+
+    def __init__(
+        self, stream: GroupedStream, groups: Collection[int] | None, count: int | None
+    ) -> None:
+        self._stream, self._chosen, self._count = stream, groups, count
+        self._random = generator(stream.seed, "sample", "skeletons")
+        self._groups: dict[int, _Group] = {}
+        self.drawn = 0
+        """Number of samples so far."""
+
+    def __next__(self) -> Sample:
+        if self.drawn == self._count:
+            raise StopIteration
+        stream = self._stream
+        named = ((stream.group_of(one), one) for one in stream.skeletons(self._random))
+        group, skeleton = next(
+            (group, one) for group, one in named if self._chosen is None or group in self._chosen
+        )
+        if group not in self._groups:
+            self._groups[group] = _Group(generator(stream.seed, "sample", "group", group))
+        self.drawn += 1
+        return stream.new(self._groups[group], group, skeleton)
+
+    def state(self) -> bytes:
+        """Return the state after the samples so far."""
+        groups = {
+            number: (one.seen.buckets, [*one.misses.items()], one.turns, one.random.getstate())
+            for number, one in self._groups.items()
+        }
+        return msgpack.encode((self.drawn, self._random.getstate(), groups))
+
+    def restore(self, state: bytes) -> None:
+        """Continue from the state of other samples of this stream. Errors: MsgspecError."""
+        kept = msgpack.decode(state, type=tuple[int, _RandomState, dict[int, _Kept]])
+        self.drawn, skeletons, groups = kept
+        self._random.setstate(skeletons)
+        for number, (seen, misses, turns, random) in groups.items():
+            group = _Group(Random(), DigestSet(seen), Counter(dict(misses)), Counter(turns))
+            group.random.setstate(random)
+            self._groups[number] = group
 
 
 def _balanced(weights: Mapping[Item, int], bins: int, *items: Sequence[Item]) -> dict[Item, int]:

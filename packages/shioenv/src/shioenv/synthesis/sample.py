@@ -235,8 +235,8 @@ def draw_samples(
     samples = stream.samples(drawing.seed, None)
     if settings.groups:
         grouped = GroupedStream(stream, drawing.seed)
-        if parts > 1 and drawing.plain:
-            return islice(grouped.samples(grouped.part(part, parts)), count)
+        if drawing.plain:
+            return grouped.samples(grouped.part(part, parts) if parts > 1 else None, count)
         samples = grouped.samples()
     if drawing.mistakes:
         random = generator(drawing.seed, "mistakes")

@@ -401,11 +401,17 @@ class DigestSet:
 
     __slots__ = ("_buckets", "_count", "_round")
 
-    def __init__(self) -> None:
-        self._buckets = [bytearray()]
-        self._count = 0
-        self._round = 1
+    def __init__(self, buckets: Sequence[bytes] = (b"",)) -> None:
+        """`buckets` are those of another set, whose texts are in the new one."""
+        self._buckets = [*map(bytearray, buckets)]
+        self._count = sum(map(len, buckets)) // _SIZE
+        self._round = 1 << (len(self._buckets).bit_length() - 1)
         """The number of buckets at the start of this round of splits; a power of 2."""
+
+    @property
+    def buckets(self) -> list[bytes]:
+        """A copy of the digests of the set, by bucket."""
+        return [*map(bytes, self._buckets)]
 
     def __len__(self) -> int:
         return self._count

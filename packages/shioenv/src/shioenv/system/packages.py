@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Annotated
@@ -100,6 +101,7 @@ def lock_text(name: str | None = None) -> str | None:
         raise SystemDeclarationError(name, [problem]) from error
 
 
+@lru_cache(maxsize=4)  # a host opens many sandboxes of few systems
 def parse_lock(text: str, source: str) -> Lock:
     """Parse a lock. Errors: SystemDeclarationError, which lists every fault."""
     problems: list[str] = []

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import msgpack
 
+from shioenv.dataset import record_tasks
 from shioenv.dataset.generate import Progress, enlarged, run
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import GenerationError, SystemMismatchError, UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.sandbox.base import Limits
+from shioenv.synthesis.groups import GroupedStream
+from shioenv.synthesis.sample import sample as draw
+from shioenv.synthesis.traces import Sample
+from shioenv.system.store import System
 from support.dataset_fakes import (
     FakeRunner,
     contents,
@@ -21,6 +28,7 @@ from support.dataset_fakes import (
     plan,
     sample,
     samples,
+    shards_of,
 )
 
 
@@ -92,3 +100,39 @@ def test_a_count_is_enlarged_until_enough_of_a_kind_are_in_it() -> None:
     assert enlarged(100, 25, 50) == 100 + 105
     assert enlarged(1000, 999, 1000) == 1002
     assert enlarged(10, 0, 3) == 42, "more even where there was none"
+
+
+@pytest.mark.parametrize("fault", ["", "damaged", "of others", "without a shard"])
+def test_a_continued_run_draws_only_what_is_not_in_finished_shards(
+    tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(record_tasks, "_KEPT_EACH", 2)
+    monkeypatch.setattr(record_tasks, "cache_directory", lambda: tmp_path / "cache")
+    drawn = []
+    new = GroupedStream.new
+
+    def counted(self: GroupedStream, *arguments: Any) -> Sample:
+        drawn.append(arguments)
+        return new(self, *arguments)
+
+    monkeypatch.setattr(GroupedStream, "new", counted)
+
+    def go(directory: str, count: int) -> int:
+        drawn.clear()
+        stream = draw(seed=5, policy="mixed", commands=("ls",), count=count, system=system)
+        make(tmp_path / directory, count, stream=stream)
+        return len(drawn)
+
+    with shards_of(10):
+        assert go("whole", 57) == 57
+        assert go("a", 45) == 45  # what is kept belongs to other finished shards
+        (kept,) = tmp_path.glob("cache/drawn/*")
+        if fault == "damaged":
+            kept.write_bytes(kept.read_bytes()[:-9])
+        if fault == "of others":
+            number, inputs, state = msgpack.decode(kept.read_bytes())
+            kept.write_bytes(msgpack.encode((number, inputs[::-1], state)))
+        if fault == "without a shard":
+            (tmp_path / "a/data/00001.ndjson").unlink()
+        assert go("a", 57) == (57 if fault else 17)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")

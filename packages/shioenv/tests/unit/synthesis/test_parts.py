@@ -108,3 +108,17 @@ def test_a_part_that_does_not_exist_is_refused(text: str, system: System) -> Non
 def test_more_parts_than_groups_are_refused(system: System) -> None:
     with pytest.raises(UsageError, match="too many"):
         part(Drawing(policy="mixed"), "1/1000", system)
+
+
+@pytest.mark.parametrize("text", ["", "2/3"])
+def test_samples_continue_from_a_kept_state(text: str, system: System) -> None:
+    drawing = Drawing(seed=5, policy="mixed", part=text)
+    first, second = (sample(drawing, system=system) for _ in range(2))
+    assert isinstance(first, groups.GroupedSamples)
+    assert isinstance(second, groups.GroupedSamples)
+    drawn = [next(first) for _ in range(700)]
+    second.restore(first.state())
+    assert second.drawn == 700
+    later = [str(next(first)) for _ in range(100)]
+    assert [str(next(second)) for _ in range(100)] == later
+    assert not set(map(str, drawn)).intersection(later)

@@ -1,9 +1,11 @@
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from shioenv.errors import SystemDeclarationError, UnknownSystemError
+from shioenv.system import store
 from shioenv.system.declare import declared_names, load_declaration, parse_declaration, read_text
 from shioenv.system.values import UNLIMITED
 
@@ -145,3 +147,28 @@ def test_the_machine_was_booted_before_the_instant() -> None:
     declaration = load_declaration()
     assert declaration.boot_time < declaration.instant
     assert declaration.boot_time == datetime(2025, 10, 15, 16, 40, tzinfo=UTC)
+
+
+def test_a_shipped_systems_fingerprint_is_computed_again_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = []
+
+    def compute(declaration: object, text: str) -> str:
+        computed.append(text)
+        return str(len(computed))
+
+    monkeypatch.setattr("shioenv.system.build.fingerprint", compute)
+    monkeypatch.setattr(store, "systems_directory", lambda: tmp_path)
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home/notes.txt"
+    file.write_text("one")
+    declaration = load_declaration("debian-12")
+
+    def found(asked: str = "debian-12") -> str:
+        return store._fingerprint(declaration, "text of this test", asked)
+
+    assert [found(), found()] == ["1", "1"]
+    file.write_text("other")
+    assert [found(), found()] == ["2", "2"]
+    assert [found("mine.toml"), found("mine.toml")] == ["3", "4"]

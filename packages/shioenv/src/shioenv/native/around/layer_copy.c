@@ -207,7 +207,7 @@ static void write_content(int fd, const struct parsed *each)
 }
 
 /* Create a file or directory without a name in its tree. */
-static void create(int stage, const struct parsed *each)
+static void create(int stage, const struct parsed *each, bool gives_numbers)
 {
     const struct record *record = &each->record;
     const char *name = staged(record->number);
@@ -223,7 +223,7 @@ static void create(int stage, const struct parsed *each)
     } else CHECK(mknodat(stage, name, record->mode & S_IFMT, record->device), "create a copied node");
     struct stat status;
     CHECK(fstatat(stage, name, &status, AT_SYMLINK_NOFOLLOW), "look at a copied file");
-    if (record->number && status.st_ino != record->number) { errno = ESTALE; die("number copied files"); }
+    if (gives_numbers && record->number && status.st_ino != record->number) { errno = ESTALE; die("number copied files"); }
     if (S_ISREG(record->mode)) write_content(fd, each);
     if (fd >= 0) set_attributes(fd, each->attributes, each->content);
     CHECK(fchownat(stage, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW), "chown a copied file");
@@ -275,18 +275,18 @@ void fill_layer(int upper, int stage, const struct layer_copy *copy)
     uint64_t last = 0;
     for (unsigned i = 0; i < count && order[i]->record.number; i++) {
         if (order[i]->record.number == last) continue;
-        for (unsigned gap = 0; last + 1 < order[i]->record.number; gap++) {  /* numbers are given in ascending order */
+        for (unsigned gap = 0; copy->gives_numbers && last + 1 < order[i]->record.number; gap++) {  /* numbers are given in ascending order */
             struct stat status;
             int fd = openat(stage, "gap", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
             if (gap > MOST_GAP || fd < 0 || fstat(fd, &status) || unlinkat(stage, "gap", 0)) die("number copied files");
             last = status.st_ino;
             close(fd);
         }
-        create(stage, order[i]);
+        create(stage, order[i], copy->gives_numbers);
         last = order[i]->record.number;
     }
     for (unsigned i = 0; i < count; i++) {
-        if (!parsed[i].record.number) create(stage, &parsed[i]);
+        if (!parsed[i].record.number) create(stage, &parsed[i], copy->gives_numbers);
         place(upper, stage, &parsed[i]);
     }
     for (unsigned i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-/* Copies of a small layer's upper directory in memory, from which it is created anew with the same inode numbers. */
+/* Copies of a small layer's upper directory in memory, from which it is created anew. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,7 @@ struct layer_copy {
     struct buffer read_times; /* their access times, which do not count in comparisons */
     struct stat root;
     bool numbers_kept;
+    bool gives_numbers;       /* whether it is created in a new file system, with the same inode numbers */
 };
 
 /* Copy the directory; false if it is too large, or has attributes that cannot be copied. */

@@ -443,10 +443,11 @@ static int fill_node(struct node *node)
     if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || config.plain || !has_room() || !copy_directory(node))
         return NODE_FILES;
     struct disk_state disk = disk_state();
-    if (memcmp(&disk, &pristine_disk, sizeof disk) && (frozen_layers() || !copy_layer(upper_root, &node->layer))) {
-        forget_layer(&node->layer);  /* it is frozen instead: only a new file system gives the same inode numbers again */
+    if (memcmp(&disk, &pristine_disk, sizeof disk) && !copy_layer(upper_root, &node->layer)) {
+        forget_layer(&node->layer);  /* it is frozen instead */
         if (is_linked()) return NODE_FILES;
     }
+    node->layer.gives_numbers = !frozen_layers();
     if (!has_first_descriptors()) return NODE_DESCRIPTORS;
     read_attributes(resident.shell, now);
     if (strcmp(now, attributes) || processors_of(resident.shell) != processors) return NODE_ATTRIBUTES;
