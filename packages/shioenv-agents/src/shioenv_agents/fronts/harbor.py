@@ -42,8 +42,8 @@ from shioenv_agents.tasks.entered_machine import (
     CommandTimeoutError,
     EnteredMachine,
     Finished,
+    agent_limits,
     finished,
-    limits_of,
 )
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import evidence_of
@@ -119,7 +119,7 @@ class Environment(BaseEnvironment):
 
         Errors: UsageError if a `RUN` of the Dockerfile fails.
         """
-        limits = limits_of(
+        limits = agent_limits(
             memory_bytes=(self._effective_memory_mb or MEMORY_MB) * MEBIBYTE,
             disk_bytes=(self._effective_storage_mb or STORAGE_MB) * MEBIBYTE,
         )

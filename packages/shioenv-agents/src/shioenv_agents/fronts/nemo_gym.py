@@ -38,8 +38,8 @@ from shioenv_agents.tasks.entered_machine import (
     CommandTimeoutError,
     EnteredMachine,
     Finished,
+    agent_limits,
     finished,
-    limits_of,
 )
 
 TRANSFER_SECONDS: Final = 600.0
@@ -83,7 +83,7 @@ class Provider:
             raise SandboxCreateError(f"machines of shioenv do not support {', '.join(named)}")
         try:
             system = await asyncio.to_thread(find_system, spec.image)
-            limits = limits_of(
+            limits = agent_limits(
                 memory_bytes=(wanted.memory_mib or self._memory_mib) * MEBIBYTE,
                 disk_bytes=(wanted.disk_gib or self._disk_gib) * GIBIBYTE,
             )

@@ -85,7 +85,7 @@ class Command:
     """Whether the command leaves the machine unchanged."""
 
 
-def limits_of(*, memory_bytes: int, disk_bytes: int) -> Limits:
+def agent_limits(*, memory_bytes: int, disk_bytes: int) -> Limits:
     """Return the limits of a machine in which an agent works for hours.
 
     The time limit applies to reading its changes, because each command has a limit of its own.
