@@ -16,14 +16,11 @@ from pathlib import Path
 from common import Progress, parser, report
 from shioenv.dataset.generate import Destination, generate
 from shioenv.dataset.record_reader import read_records
-from shioenv.execution.job import NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.synthesis.drawing import Drawing
-from shioenv_agents.tasks.attacks import ATTACKS
-from shioenv_agents.tasks.certify import attacked
-from shioenv_agents.tasks.make import make_tasks
+from shioenv_agents.tasks.attacks import ATTACKS, forgeries
+from shioenv_agents.tasks.make import job_of, make_tasks
 from shioenv_agents.tasks.task import Task, read_tasks
-from shioenv_agents.tasks.terminal import for_rows
 
 RECORDS = 8
 """Records drawn for a task: one in five makes one."""
@@ -50,7 +47,7 @@ def main() -> int:
     progress, violations = Progress("tasks attacked", count), []
     system = asked.system or chosen[0].system
     with LocalExecutor(asked.workers) as executor:
-        job = NumberedJob(attacked, system=system, limits=for_rows(None))
+        job = job_of(forgeries, system, None)
         for number, paid in executor.map(job, enumerate(chosen)):
             task = chosen[number]
             violations += [{"task": task.id, "solution": task.solution, "paid": x} for x in paid]

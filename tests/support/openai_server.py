@@ -16,11 +16,11 @@ from typing import Any
 import openai
 
 KEY = "a-key"
-QUICK = (
-    "import shioenv_serve.serving as serving; serving.REQUEST_SECONDS = 0.5; "
+LIMITED = (
+    "import shioenv_serve.serving as serving; serving.REQUEST_SECONDS = {}; "
     "serving.MOST_CONNECTIONS = 80; from shioenv.cli.main import main; main()"
 )
-"""`shioenv`, with limits that a test reaches within a second."""
+"""`shioenv`, with limits that a test chooses or reaches within a second."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,11 @@ class Server:
 
 
 @contextmanager
-def serving(directory: Path, *options: str) -> Iterator[Server]:
+def serving(directory: Path, *options: str, request_seconds: float = 60) -> Iterator[Server]:
+    """Start a server; a busy machine needs seconds to send it the requests of many clients."""
+    code = LIMITED.format(request_seconds)
     log = directory / "visits.jsonl"
-    words = [sys.executable, "-c", QUICK, "serve", "openai", "--port", "0", "--log", str(log)]
+    words = [sys.executable, "-c", code, "serve", "openai", "--port", "0", "--log", str(log)]
     process = subprocess.Popen([*words, *options], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

@@ -73,8 +73,7 @@ class Serial:
 
 def use_scripted_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have tasks made, certified and composed on the scripted machine, without attacks."""
-    for module in (make, certify):
-        monkeypatch.setattr(module, "LocalExecutor", Serial)
+    monkeypatch.setattr(make, "LocalExecutor", Serial)
     for module in (make, task_composition, certify):
         monkeypatch.setattr(module, "find_system", lambda name: SYSTEM)
     monkeypatch.setattr(make, "encode_record", lambda one: repr(one.input_args).encode())

@@ -246,6 +246,9 @@ def test_snapshots_are_listed_named_and_deleted(url: str) -> None:
             Sandbox.create(second.snapshot_id, **there)
         with pytest.raises(SandboxException, match="no name of a snapshot"):
             one.create_snapshot(name="../x")
+        for name in ("base", "debian-12", "debian-12-dev"):
+            with pytest.raises(SandboxException, match="is the name of a template"):
+                one.create_snapshot(name=name)
         Sandbox.delete_snapshot("first", **there)
     finally:
         one.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -25,11 +26,18 @@ import httpx  # noqa: E402
 from e2b import Sandbox, SandboxException  # noqa: E402
 
 from faults import descendants  # noqa: E402
+from shioenv.sandbox.base import Limits  # noqa: E402
+from shioenv.system.store import System  # noqa: E402
 from shioenv_agents.e2b.process_service import MOST_PROCESSES  # noqa: E402
-from shioenv_agents.e2b.sandboxes import OF_ONE_CLIENT  # noqa: E402
+from shioenv_agents.e2b.sandboxes import (  # noqa: E402
+    OF_ONE_CLIENT,
+    ClientSandbox,
+    NewSandbox,
+    Sandboxes,
+)
 from shioenv_agents.e2b.watching import MOST_WATCHERS  # noqa: E402
 from support.e2b_server import KEYS, reached, serving  # noqa: E402
-from support.waiting import wait_until  # noqa: E402
+from support.waiting import next_turn, wait_until  # noqa: E402
 from visiting import name_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -313,6 +321,27 @@ def test_a_snapshot_deleted_during_a_creation_is_whole_or_missing(
             deleting = threads.submit(Sandbox.delete_snapshot, taken, **reached(url))
             assert deleting.result()
             assert {each.result() for each in creating} <= {0, None}
+
+
+def test_a_copy_or_fork_does_not_delay_the_end_of_other_sandboxes(system: System) -> None:
+    async def scenario() -> None:
+        sandboxes = Sandboxes(system, Limits(), 9)
+        source = await sandboxes.create("key", NewSandbox(auto_pause=True))
+        other = await sandboxes.create("key", NewSandbox())
+        source.ends = other.ends = 0.0
+        async with source.turn:  # as during a copy
+            await asyncio.wait_for(sandboxes.sweep(), 60)
+        assert (source.state, other.state) == ("running", "ended")
+        forking = asyncio.create_task(sandboxes.fork(source, 2, 300))
+        while not sandboxes._opening:
+            await next_turn()
+        assert not source.turn.locked()
+        await sandboxes.sweep()
+        assert source.state == "paused"
+        assert [type(made) for made in await forking] == [ClientSandbox] * 2
+        await sandboxes.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_client_that_does_not_read_stops_only_its_own_command(sandbox: Sandbox) -> None:

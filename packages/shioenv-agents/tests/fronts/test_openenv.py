@@ -258,7 +258,7 @@ def test_over_http_nobody_makes_sessions_that_no_client_holds(impatient: tuple[s
             f"{url}/mcp", json.dumps(call).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            assert "WebSockets" in json.load(answer)["error"]["message"]
+            assert "WebSocket (/ws)" in json.load(answer)["error"]["message"]
     with client(url) as session:
         assert session.reset(task=TASKS[0].id).observation.text
 

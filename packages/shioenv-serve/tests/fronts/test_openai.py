@@ -208,9 +208,16 @@ def answered(raw: socket.socket) -> bytes:
     return data
 
 
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for half a second until a request is complete."""
+    with serving(tmp_path_factory.mktemp("impatient"), request_seconds=0.5) as made:
+        yield made
+
+
 @pytest.mark.parametrize("name", HALF)
-def test_what_does_not_come_whole_is_given_up(server: Server, name: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+def test_what_does_not_come_whole_is_given_up(impatient: Server, name: str) -> None:
+    with socket.create_connection(("127.0.0.1", impatient.port), 60) as raw:
         raw.sendall(HALF[name])
         head, _, said = answered(raw).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408")

@@ -316,6 +316,17 @@ def test_joint_inputs_of_an_episode_do_what_repetition_gives(
     assert bool(alone) == bool(repeated)
 
 
+def test_a_shorter_time_counts_the_rows_until_the_end_of_the_shell(
+    observer: SandboxRunner,
+) -> None:
+    machine = observer.open_session(("sleep .2; touch a", "exit 3", "ls"), HOME, joint=True)
+    assert machine.run(2, "ls", wall_seconds=0.1) is None
+    ended = machine.run(2, "ls", wall_seconds=4.0)
+    assert ended is not None
+    assert ended.exit_code == 3
+    machine.close()
+
+
 def test_no_row_after_one_that_takes_all_the_time_runs(system: System) -> None:
     """Each pass waits for the row once, and the time of the rows before counts."""
     rows = ("sleep .1; touch a", "echo in; sleep 60; echo never", "ls -a", "wc -c a")

@@ -114,7 +114,7 @@ class ClientSandbox:
     """The programs of watchers."""
     watchers: dict[str, Watcher] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the sandbox is being paused, resumed, copied or forked."""
+    """Held while the sandbox is being paused, resumed or copied."""
 
     @property
     def home(self) -> str:
@@ -292,6 +292,8 @@ class Sandboxes:
         """
         if name and not _NAME.fullmatch(name):
             raise HTTPException(400, f"{name!r:.80} is no name of a snapshot")
+        if await asyncio.to_thread(self._is_template, name):
+            raise HTTPException(400, f"{name} is the name of a template")
         with self._claimed(sandbox.owner):
             async with sandbox.turn:
                 made = await take_snapshot(sandbox, name)
@@ -331,16 +333,16 @@ class Sandboxes:
         if not 1 <= count <= MOST_FORKS:
             raise HTTPException(400, f"count {count} is not from 1 to {MOST_FORKS}")
         asked = msgspec.structs.replace(sandbox.asked, timeout=check_seconds(seconds))
-        made: list[ClientSandbox | HTTPException] = []
         async with sandbox.turn:
             files = await take_snapshot(sandbox)
-            for _ in range(count):
-                try:
-                    made.append(await self.create(sandbox.owner, asked, files))
-                except HTTPException as error:
-                    made.append(error)
-                except ShioenvError as error:
-                    made.append(HTTPException(500, error.message))
+        made: list[ClientSandbox | HTTPException] = []
+        for _ in range(count):
+            try:
+                made.append(await self.create(sandbox.owner, asked, files))
+            except HTTPException as error:
+                made.append(error)
+            except ShioenvError as error:
+                made.append(HTTPException(500, error.message))
         return made
 
     async def end(self, sandbox: ClientSandbox) -> None:
@@ -370,19 +372,33 @@ class Sandboxes:
             return was_paused
 
     async def sweep(self) -> None:
-        """End or pause sandboxes whose time is over, as requested when each was created."""
+        """End or pause sandboxes whose time is over, as requested when each was created.
+
+        A sandbox that is being paused, resumed or copied waits for the next sweep.
+        """
         now = time.time()
         over = [each for each in self._known.values() if each.ends <= now]
         for sandbox in over:
             if not sandbox.asked.auto_pause:
                 await self.end(sandbox)
-            elif sandbox.state == "running":
+            elif sandbox.state == "running" and not sandbox.turn.locked():
                 with suppress(ShioenvError):
                     await self.pause(sandbox, memory=sandbox.asked.auto_pause_memory)
 
     async def close(self) -> None:
         """End all sandboxes."""
         await asyncio.gather(*(self.end(each) for each in list(self._known.values())))
+
+    def _is_template(self, name: str) -> bool:
+        """Whether a template has this name, also one that is not built."""
+        if name in ("", "base"):
+            return bool(name)
+        try:
+            return bool(find_system(name))
+        except UnknownSystemError:
+            return name == self._system.name
+        except ShioenvError:
+            return True
 
     def _system_of(self, template: str) -> System:
         """Return the system of a template: a built system's name, or `base`. Errors: HTTPException.

@@ -25,7 +25,7 @@ from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
 from shioenv.live.machine_thread import Seat
-from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
+from shioenv.sandbox.base import MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import (
     describe_failure,
@@ -42,6 +42,7 @@ from shioenv_agents.tasks.entered_machine import (
     CommandTimeoutError,
     EnteredMachine,
     Finished,
+    agent_limits,
     finished,
 )
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
@@ -53,9 +54,6 @@ MEMORY_MB: Final = 2048
 
 STORAGE_MB: Final = 1024
 """Default limit of new or changed files in mebibytes; they are stored in memory."""
-
-PROCESSES: Final = 1024
-"""Maximum processes and threads; our choice, because agents start more than an input does."""
 
 TRANSFER_SECONDS: Final = 600.0
 """Time limit for transferring a file or a directory in seconds, as for Harbor's archives."""
@@ -121,13 +119,9 @@ class Environment(BaseEnvironment):
 
         Errors: UsageError if a `RUN` of the Dockerfile fails.
         """
-        limits = Limits(
-            wall_seconds=60.0,
-            cpu_seconds=LARGEST["cpu_seconds"],
+        limits = agent_limits(
             memory_bytes=(self._effective_memory_mb or MEMORY_MB) * MEBIBYTE,
             disk_bytes=(self._effective_storage_mb or STORAGE_MB) * MEBIBYTE,
-            processes=PROCESSES,
-            scan_seconds=60.0,
         )
         self._limits = limits
         self._seat = _IDLE.take(self._system, limits)

@@ -38,11 +38,9 @@ from shioenv_agents.tasks.entered_machine import (
     CommandTimeoutError,
     EnteredMachine,
     Finished,
+    agent_limits,
     finished,
 )
-
-PROCESSES: Final = 1024
-"""Maximum processes and threads; our choice, because agents start more than an input does."""
 
 TRANSFER_SECONDS: Final = 600.0
 """Time limit for transferring a file in seconds (our choice)."""
@@ -85,12 +83,9 @@ class Provider:
             raise SandboxCreateError(f"machines of shioenv do not support {', '.join(named)}")
         try:
             system = await asyncio.to_thread(find_system, spec.image)
-            limits = Limits(
-                cpu_seconds=LARGEST["cpu_seconds"],
+            limits = agent_limits(
                 memory_bytes=(wanted.memory_mib or self._memory_mib) * MEBIBYTE,
                 disk_bytes=(wanted.disk_gib or self._disk_gib) * GIBIBYTE,
-                processes=PROCESSES,
-                scan_seconds=60.0,
             )
             machine = await self._opened(system, limits, spec)
         except ShioenvError as error:

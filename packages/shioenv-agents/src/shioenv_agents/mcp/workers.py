@@ -62,6 +62,7 @@ class Threads:
     def __init__(self, most: int) -> None:
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="shioenv-mcp")
         self._interrupts = ThreadPoolExecutor(4, thread_name_prefix="shioenv-mcp-interrupt")
+        self._later = ThreadPoolExecutor(4, thread_name_prefix="shioenv-mcp-later")
 
     async def call(
         self, work: Callable[[], Result], interrupt: Callable[[], object] | None = None
@@ -84,13 +85,14 @@ class Threads:
             raise
 
     def submit(self, work: Callable[[], object]) -> None:
-        """Do work in a thread, without waiting for it. After `close` nothing is done."""
+        """Do work in a thread, without waiting for it; after `close` before returning."""
         try:
-            self._threads.submit(work)
+            self._later.submit(work)
         except RuntimeError:  # closed
-            return
+            work()
 
     def close(self) -> None:
-        """Wait for all work, and end the threads."""
+        """Cancel calls that wait, finish all other work, and end the threads."""
         self._threads.shutdown(cancel_futures=True)
         self._interrupts.shutdown()
+        self._later.shutdown()

@@ -53,26 +53,30 @@ CUT_OFF = 3
 
 
 def main() -> None:
-    """Run the keeper; `sys.argv[1]` is the descriptor of the socket to the caller."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+    """Run the keeper. `sys.argv` names the socket to the caller, and is 1 for the host's network.
+
+    Process 1 and its first namespaces are made before the plan arrives, to save time then.
+    """
+    control, network = socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "1"
+    ours, theirs = socket.socketpair()
+    try:
+        kernel.unshare(kernel.CLONE_NEWPID)
+    except OSError as error:
+        _refuse(control, error, planned=False)
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        _become_first(theirs, control, network=network)
+    theirs.close()
     line = _line(control)
     if not line:  # the caller has ended, or needs no preview
         sys.exit()
     plan = PreviewPlan.from_line(line)
     kernel.end_with_parent(plan.parent)
-    ours, theirs = socket.socketpair()
-    keeper = os.getpid()
-    try:
-        kernel.unshare(kernel.CLONE_NEWPID)
-    except OSError as error:
-        _refuse(control, error)
-    first = os.fork()
-    if first == 0:
-        ours.close()
-        _become_first(plan, theirs, control, keeper)
-    theirs.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
     signal.signal(signal.SIGWINCH, lambda *_: os.kill(first, signal.SIGWINCH))
+    with suppress(BrokenPipeError):  # process 1 has refused, or was killed
+        ours.sendall(line)
     told, descriptors, _, _ = socket.recv_fds(ours, LONGEST, 256)
     if not told:
         os.waitpid(first, 0)
@@ -97,17 +101,20 @@ def main() -> None:
 
 
 def _line(connection: socket.socket) -> bytes:
+    """Read a line, after which the other side sends nothing until it is answered."""
     text = bytearray()
     while not text.endswith(b"\n") and len(text) < LONGEST:
-        more = connection.recv(1)
+        more = connection.recv(1 << 16)
         if not more:
             break
         text += more
     return bytes(text)
 
 
-def _refuse(control: socket.socket, error: OSError) -> NoReturn:
-    """Report why no preview is possible, and exit."""
+def _refuse(control: socket.socket, error: OSError, *, planned: bool = True) -> NoReturn:
+    """Report why no preview is possible, and exit; if not `planned`, after the plan has arrived."""
+    if not planned:
+        _line(control)
     told = json.dumps({"refused": error.strerror or str(error), "errno": error.errno})
     control.sendall(told.encode() + b"\n")
     os._exit(1)
@@ -132,32 +139,40 @@ def _scan(plan: PreviewPlan, control: socket.socket, roots: list[int]) -> NoRetu
     os.execv(program, [program, "scan", *map(str, numbers)])
 
 
-def _become_first(
-    plan: PreviewPlan, keeper: socket.socket, control: socket.socket, parent: int
-) -> NoReturn:
+def _become_first(keeper: socket.socket, control: socket.socket, *, network: bool) -> NoReturn:
     """Run process 1: arrange everything, and wait for the command. Never return."""
     status = 1
     try:
-        status = _first(plan, keeper, control)
+        status = _first(keeper, network=network)
     except OSError as error:
         _refuse(control, error)
     finally:
         os._exit(status)
 
 
-def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> int:
+def _first(keeper: socket.socket, *, network: bool) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel then drops it if sent from inside
     kernel.end_with_parent(0)
-    kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
-    if not plan.network:
-        kernel.unshare(kernel.CLONE_NEWNET)
-        kernel.raise_loopback()
-    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no namespace isolates it
+    refusal = None
+    try:
+        kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
+        if not network:
+            kernel.unshare(kernel.CLONE_NEWNET)
+            kernel.raise_loopback()
+    except OSError as error:
+        refusal = error  # the caller expects an answer only to its plan
+    family = _NO_FAMILY if network else socket.AF_VSOCK  # no namespace isolates it
     program = native.read_filter(FILTER, {FAMILY: family})  # before its directory may be hidden
+    line = _line(keeper)
+    if not line:  # the keeper has ended
+        return 1
+    if refusal is not None:
+        raise refusal
+    plan = PreviewPlan.from_line(line)
     kernel.private_mounts()
-    arranged = arrange(plan)
+    arranged = arrange(plan, network=network)
     proc = kernel.clone_mount("/proc")
-    _configure(plan)
+    _configure(plan, network=network)
     guard_proc()
     numbers = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
     segments = os.open("/proc/sysvipc/shm", os.O_RDONLY)
@@ -194,12 +209,12 @@ def _resize(group: int) -> None:
         os.killpg(group, signal.SIGWINCH)
 
 
-def _configure(plan: PreviewPlan) -> None:
+def _configure(plan: PreviewPlan, *, network: bool) -> None:
     """Configure the namespaced kernel settings, as far as this kernel has them."""
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
     if release >= (6, 14):  # before that, the setting is the host's
         _write("sys/kernel/pid_max", str(max(_SMALLEST_PID_MAX, plan.processes + 2)))
-    if not plan.network:
+    if not network:
         _write("sys/net/ipv4/ip_unprivileged_port_start", "0")
 
 

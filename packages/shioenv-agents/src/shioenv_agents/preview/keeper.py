@@ -73,12 +73,12 @@ def may_mount() -> bool:
     return os.geteuid() == 0 and held is not None and bool(int(held[1], 16) >> _SYS_ADMIN & 1)
 
 
-def start_keeper(given: int | None, *, capture: bool) -> Keeper:
+def start_keeper(given: int | None, *, capture: bool, network: bool = False) -> Keeper:
     """Start a keeper. `given` is the standard input of its command (None: the caller's input).
 
-    With `capture` the command writes into a pipe, else to the caller's output and error. The kernel
-    kills the keeper when the calling thread exits. Errors: HostError if the host allows no user
-    namespace.
+    With `capture` the command writes into a pipe, else to the caller's output and error. `network`
+    gives it the host's network. The kernel kills the keeper when the calling thread exits. Errors:
+    HostError if the host allows no user namespace.
     """
     ours, theirs = socket.socketpair()
     options: dict[str, Any] = {"cwd": "/", "start_new_session": True, "stdin": given}
@@ -88,7 +88,7 @@ def start_keeper(given: int | None, *, capture: bool) -> Keeper:
         os.set_blocking(pipe, False)  # the keeper holds the other end until it ends
         options |= {"stdout": end, "stderr": end}
     words = [sys.executable, "-X", "utf8", "-P", "-c", _BOOT, str(theirs.fileno())]
-    words.append(json.dumps(sys.path))
+    words += [str(int(network)), json.dumps(sys.path)]
     try:
         process = _spawned(words, theirs.fileno(), options)
     except BaseException:

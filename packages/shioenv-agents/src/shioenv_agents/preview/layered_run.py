@@ -133,7 +133,7 @@ def preview(
         plan = _plan(command, root=root, start=".", secrets=_hidden(hide, show), limits=limits)
         given = keeper.standard_input()
         try:
-            started = keeper.start_keeper(given, capture=capture)
+            started = keeper.start_keeper(given, capture=capture, network=network)
         finally:
             if given is not None and given > 2:
                 os.close(given)
@@ -142,7 +142,7 @@ def preview(
         if apply is not None:
             place = os.open(plan.directories[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             stack.callback(os.close, place)
-        running = _Running(replace(plan, network=network), limits, started, stack)
+        running = _Running(plan, limits, started, stack)
         on_resize.append(running.resize)
         began = time.time_ns()
         made = running.finish()
@@ -187,7 +187,7 @@ def _plan(
     secrets: tuple[str, ...],
     limits: Limits,
 ) -> PreviewPlan:
-    """Return the instructions for a preview without a network. Errors: UsageError."""
+    """Return the instructions for a preview. Errors: UsageError."""
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
         raise UsageError(f"--root {directory} is not a directory", hint="use an existing directory")
@@ -206,7 +206,6 @@ def _plan(
         hidden=secrets,
         sockets=_sockets(),
         whole=keeper.may_mount(),
-        network=False,
         processes=limits.processes,
         disk_bytes=limits.disk_bytes,
         disk_inodes=limits.disk_inodes,

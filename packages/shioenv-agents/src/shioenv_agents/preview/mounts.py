@@ -37,8 +37,6 @@ class PreviewPlan:
     """Socket files in the caller's network namespace."""
     whole: bool
     """Whether to try to overlay the whole root."""
-    network: bool
-    """Whether the command has the host's network."""
     processes: int
     disk_bytes: int
     disk_inodes: int
@@ -123,8 +121,11 @@ class _Mount(NamedTuple):
     descriptor: int
 
 
-def arrange(plan: PreviewPlan) -> Arranged:
-    """Make the mounts, and enter their root. OSError if the kernel refuses."""
+def arrange(plan: PreviewPlan, *, network: bool) -> Arranged:
+    """Make the mounts, and enter their root. OSError if the kernel refuses.
+
+    With `network`, the command can use the host's network.
+    """
     mounts = list(_mounts())
     points = {path for path, _, _ in _mount_points()}
     sockets = {*map(os.fsencode, plan.sockets), *(mount.path for mount in mounts)}
@@ -138,7 +139,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
     everything = kernel.clone_mount("/", recursive=True)
     sys = kernel.clone_mount("/sys", recursive=True)
     resolver = os.path.realpath(b"/etc/resolv.conf")
-    names = kernel.clone_mount(resolver) if plan.network and os.path.exists(resolver) else None
+    names = kernel.clone_mount(resolver) if network and os.path.exists(resolver) else None
     options = f"mode=755,size={plan.disk_bytes},nr_inodes={plan.disk_inodes}"
     kernel.mount("tmpfs", _STAGING, kernel.MS_NOSUID | kernel.MS_NODEV, options)
     os.mkdir(_ROOT)
@@ -156,7 +157,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
         os.makedirs(os.path.dirname(_ROOT + resolver), exist_ok=True)
         _new_file(_ROOT + resolver)
         _attach(names, resolver, read_only=True)
-    _arrange_special(special, arranged, network=plan.network)
+    _arrange_special(special, arranged, network=network)
     _hide(map(os.fsencode, plan.hidden))
     kernel.enter_root(_ROOT)
     os.chdir(os.fsencode(plan.start))

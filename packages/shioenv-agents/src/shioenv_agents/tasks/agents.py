@@ -22,13 +22,10 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
-from shioenv.execution.lanes import Lane
-from shioenv.files.unfinished import Parts, plan_digest
 from shioenv.live.answerer import Answerer, answerer_package, load_model
-from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv_agents.tasks.episode import Episode
-from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
+from shioenv_agents.tasks.make import Report, on_machines, parts_of
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of
 
 TURNS: Final = 8
@@ -40,10 +37,6 @@ Agent: TypeAlias = Callable[[Task], Callable[[Sequence[str]], str | None]]
 The inner function receives the conversation so far: the prompt, then alternately a line and its
 output. None means that the agent gives up.
 """
-
-
-_SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv_agents.tasks")
-"""Packages whose code affects an agent's results, besides those of the executor."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,12 +84,10 @@ def attempts(
     `agent` defaults to `AGENTS[name]`. `kept` is as for `make_tasks`. Errors:
     TaskError for a task of another build of its system; those of sandboxes, and of the agent.
     """
-    do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
-    who = description_of(do.keywords["agent"])
-    plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
-    digest = plan_digest([plan, sources_digest(*_SOURCES)])
-    with Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts:
-        return on_machines(do, tasks, system=system, workers=workers, report=report, parts=parts)
+    do = partial(attempted, name=name, agent=agent or AGENTS[name], turns=turns)
+    plan = [msgspec.to_builtins(list(tasks)), name, description_of(do.keywords["agent"]), turns]
+    parts = parts_of(kept, "tried", plan, Attempt, ["shioenv.endpoint"])
+    return on_machines(do, tasks, system=system, workers=workers, report=report, parts=parts)
 
 
 def description_of(agent: Agent) -> str:
@@ -115,16 +106,6 @@ def description_of(agent: Agent) -> str:
 def _model_digest() -> str:
     """Return a hash of the package that provides models, including the default model."""
     return sources_digest(answerer_package())
-
-
-def _attempt(document: Any) -> Attempt:
-    return msgspec.convert(document, Attempt)
-
-
-def _attempted(
-    lane: Lane, task: tuple[int, Task], *, name: str, agent: Agent, turns: int
-) -> Attempt:
-    return attempted(task[1], sandbox_of(lane), name, agent, turns)
 
 
 def results_of(

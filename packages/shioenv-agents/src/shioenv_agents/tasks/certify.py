@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import posixpath
 import subprocess
@@ -23,9 +22,6 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes
 from shioenv.errors import TaskError
-from shioenv.execution.job import NumberedJob
-from shioenv.execution.lanes import Lane
-from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import (
     atomic_write,
     cache_directory,
@@ -33,7 +29,6 @@ from shioenv.files.durable import (
     refuse_existing,
     storage_errors,
 )
-from shioenv.files.journal import Journal
 from shioenv.protocols import CHANNEL
 from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
@@ -42,9 +37,16 @@ from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, dige
 from shioenv_agents.tasks.determined import leaks, lines_of, unstated_facts
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.history import read_committed
-from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
+from shioenv_agents.tasks.make import (
+    Report,
+    job_of,
+    on_machines,
+    parts_of,
+    reworded,
+    run_jobs,
+)
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
-from shioenv_agents.tasks.terminal import Terminal, for_rows
+from shioenv_agents.tasks.terminal import Terminal
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50
@@ -66,9 +68,6 @@ An edit of such a field is detected by the certificate's digest, unless someone 
 
 UNSEALED: Final = ("id", "solved_by")
 """Fields of a task that may change after its certification, and that no check reads."""
-
-BATCH: Final = 256
-"""The number of tasks between two switches from an idle machine to a loaded one."""
 
 _BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
 
@@ -150,11 +149,6 @@ def channel_digest() -> str:
     return digest_of(["channel", CHANNEL])
 
 
-def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
-    """Return the kinds of attacks that pass on a task, in a lane of an executor."""
-    return forgeries(task[1], sandbox_of(lane))
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeKind:
     """A judge of answers to tasks: its trial, its code, and the attacks on it."""
@@ -162,7 +156,7 @@ class JudgeKind:
     trial: Callable[[Task, SandboxRunner], Trial] = Trial
     digests: Callable[[], tuple[str, str]] = judge_digests
     """Returns the digests of the judge and of the evidence channel."""
-    attacked: Callable[[Lane, tuple[int, Task]], list[str]] = attacked
+    attacked: Callable[[Task, SandboxRunner], list[str]] = forgeries
     """Returns the kinds of attacks that pass on a task."""
 
 
@@ -193,32 +187,18 @@ def certify_tasks(
     built = _system_of(tasks, system)
     name = system or built.name
     judged_by = certified_judge(tasks, built, name, workers, note, judge_kind)
-    near = neighbours(tasks)
-    calm = _job(partial(_certified, judge_kind=judge_kind, k=k, judged_by=judged_by), name, built)
-    loaded = _job(partial(_loaded, judge_kind=judge_kind), name, built)
-    found: dict[int, Certificate] = {}
-    with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
-        if journal is not None:
-            found |= journal.values
-        left = [number for number in range(len(tasks)) if number not in found]
-        with LocalExecutor(workers) as first, LocalExecutor(workers) as second:
-            for begin in range(0, len(left), BATCH):
-                batch = left[begin : begin + BATCH]
-                asked = ((n, _Asked(tasks[n], tuple(near[n]))) for n in batch)
-                fresh: dict[int, Certificate] = {}
-                for number, certificate in first.map(calm, asked):
-                    fresh[number] = certificate
-                    report(len(found) + len(fresh), len(tasks))
-                with _load():
-                    again = ((n, tasks[n]) for n in batch if fresh[n].solved == k)
-                    for number, passed in second.map(loaded, again):
-                        fresh[number] = replace(fresh[number], loaded=passed)
-                for number, certificate in fresh.items():
-                    found[number] = certificate
-                    if journal is not None:
-                        content = msgspec.json.encode([number, certificate])
-                        journal.append(number, certificate, content)
-    return [sealed(task, found[number]) for number, task in enumerate(tasks)]
+    asked = map(_Asked, tasks, map(tuple, neighbours(tasks)))
+    do = partial(_certified, judge_kind=judge_kind, k=k, judged_by=judged_by)
+    calm = [(job_of(do, name, built.digest), enumerate(asked))]
+    plan = [k, msgspec.to_builtins([judged_by, *tasks])]
+    with _kept(kept):
+        parts = parts_of(kept, "certified", plan, Certificate)
+        found = run_jobs(calm, len(tasks), workers, report, parts)
+        right = [(n, task) for n, task in enumerate(tasks) if found[n].solved == k]
+        loaded = [(job_of(partial(_loaded, judge_kind=judge_kind), name, built.digest), right)]
+        with _load():
+            runs = run_jobs(loaded, len(right), workers, parts=parts_of(kept, "loaded", plan, int))
+    return [sealed(task, replace(found[n], loaded=runs.get(n, 0))) for n, task in enumerate(tasks)]
 
 
 def sealed(task: Task, certificate: Certificate) -> Task:
@@ -247,7 +227,7 @@ def certify_file(
     tasks = read_tasks(file)
     if rebase:
         tasks = rebased(tasks, _found(tasks, system))
-        tasks = on_machines(_reworded, tasks, system=system, workers=options.get("workers"))
+        tasks = on_machines(reworded, tasks, system=system, workers=options.get("workers"))
     return certify_into(out, tasks, partial(write_tasks, path=out), system=system, **options)
 
 
@@ -318,7 +298,7 @@ def recheck_tasks(
     """
     tasks = list(tasks)
     where = partial(on_machines, system=system, workers=workers)
-    faults = where(partial(_rechecked, judge_kind=judge_kind, k=k), tasks, report=report)
+    faults = where(partial(faults_now, judge_kind=judge_kind, k=k), tasks, report=report)
     left = [number for number, found in enumerate(faults) if not found]
     if left:
         with _load():
@@ -337,7 +317,7 @@ def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
 
     Options and errors are those of `on_machines`.
     """
-    return on_machines(_verified, list(tasks), **where)
+    return on_machines(proof_faults, list(tasks), **where)
 
 
 def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
@@ -374,14 +354,14 @@ def certified_judge(
             return known
     note(f"running {len(ATTACKS)} kinds of attacks on {count} tasks, once for this judge")
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]
-    paid: dict[int, list[str]] = {}
-    job = _job(judge_kind.attacked, name, built)
-    with LocalExecutor(workers) as executor:
-        for number, forged in executor.map(job, enumerate(chosen)):
-            paid[number] = forged
-            if len(paid) % 10 == 0:
-                note(f"{len(paid)} of {count} tasks attacked")
-    forged = [f"{chosen[number].id}: {kind}" for number in sorted(paid) for kind in paid[number]]
+
+    def report(done: int, total: int) -> None:
+        if done % 10 == 0:
+            note(f"{done} of {total} tasks attacked")
+
+    job = job_of(judge_kind.attacked, name, built.digest)
+    paid = run_jobs([(job, enumerate(chosen))], count, workers, report)
+    forged = [f"{chosen[number].id}: {kind}" for number, kinds in paid.items() for kind in kinds]
     found = JudgeCertificate(
         judge=judge, channel=channel, attacks=len(ATTACKS), tasks=count, forged=tuple(forged)
     )
@@ -519,41 +499,13 @@ def _found(tasks: Sequence[Task], system: str | None) -> System:
     return find_system(names.pop())
 
 
-def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any, Any]:
-    return NumberedJob(do, system=name, limits=for_rows(None), digest=built.digest, what="task")
+def _certified(asked: _Asked, machine: SandboxRunner, **options: Any) -> Certificate:
+    return certificate_of(asked.task, asked.near, machine, **options)
 
 
-def _certified(
-    lane: Lane,
-    asked: tuple[int, _Asked],
-    *,
-    judge_kind: JudgeKind,
-    k: int,
-    judged_by: JudgeCertificate,
-) -> Certificate:
-    task, near = asked[1].task, asked[1].near
-    return certificate_of(
-        task, near, sandbox_of(lane), k=k, judged_by=judged_by, judge_kind=judge_kind
-    )
-
-
-def _reworded(lane: Lane, task: tuple[int, Task]) -> Task:
-    return reworded(task[1], sandbox_of(lane))
-
-
-def _loaded(lane: Lane, task: tuple[int, Task], *, judge_kind: JudgeKind) -> int:
-    trial = judge_kind.trial(task[1], sandbox_of(lane))
-    return sum(trial.passes(task[1].solution) for _ in range(2))
-
-
-def _verified(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
-    return proof_faults(task[1], sandbox_of(lane))
-
-
-def _rechecked(
-    lane: Lane, task: tuple[int, Task], *, judge_kind: JudgeKind, k: int
-) -> tuple[str, ...]:
-    return faults_now(task[1], sandbox_of(lane), judge_kind, k=k)
+def _loaded(task: Task, machine: SandboxRunner, *, judge_kind: JudgeKind) -> int:
+    trial = judge_kind.trial(task, machine)
+    return sum(trial.passes(task.solution) for _ in range(2))
 
 
 @contextmanager
@@ -571,30 +523,12 @@ def _load() -> Iterator[None]:
 
 
 @contextmanager
-def _journal(
-    directory: Path | None, key: str, note: Callable[[str], None]
-) -> Iterator[Journal[Certificate] | None]:
-    """Open the journal of results for these tasks; results for other tasks are removed."""
+def _kept(directory: Path | None) -> Iterator[None]:
+    """Lock the directory of intermediate results, which is made if it is missing."""
     if directory is None:
-        yield None
+        yield
         return
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    path, mark = directory / "certificates.ndjson", directory / "key"
-    with locked(directory), storage_errors(path):
-        if not mark.exists() or mark.read_text() != key:
-            path.unlink(missing_ok=True)
-            atomic_write(mark, key.encode())
-        journal: Journal[Certificate] = Journal(path, _decoded, note)
-        try:
-            yield journal
-        finally:
-            journal.close()
-
-
-def _decoded(content: bytes) -> tuple[int, Certificate] | None:
-    try:
-        number, certificate = json.loads(content)
-        return int(number), msgspec.convert(certificate, Certificate)
-    except (ValueError, TypeError, msgspec.ValidationError):
-        return None
+    with locked(directory):
+        yield

@@ -26,6 +26,7 @@ from shioenv.live.machine_thread import Closable, Seat
 from shioenv.live.shell import IDLE_SECONDS
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import (
+    LARGEST,
     LONGEST_INPUT,
     MEBIBYTE,
     Closing,
@@ -55,6 +56,9 @@ OUTPUT: Final = 16 * MEBIBYTE
 DRAIN_SECONDS: Final = 0.1
 """Seconds for which outputs are read after a command's end, if other processes hold them open."""
 
+PROCESSES: Final = 1024
+"""Maximum processes and threads; our choice, because agents start more than an input does."""
+
 _PIECE: Final = 1 << 16
 
 _LONGEST_WORDS: Final = LONGEST_INPUT // 2  # the input contains the directory too
@@ -80,6 +84,21 @@ class Command:
     """Whether standard input comes from the control channel; else it is empty."""
     reads: bool = False
     """Whether the command leaves the machine unchanged."""
+
+
+def agent_limits(*, memory_bytes: int, disk_bytes: int) -> Limits:
+    """Return the limits of a machine in which an agent works for hours.
+
+    The time limit applies to reading its changes, because each command has a limit of its own.
+    """
+    return Limits(
+        wall_seconds=60.0,
+        cpu_seconds=LARGEST["cpu_seconds"],
+        memory_bytes=memory_bytes,
+        disk_bytes=disk_bytes,
+        processes=PROCESSES,
+        scan_seconds=60.0,
+    )
 
 
 class EnteredMachine(Closing):

@@ -18,11 +18,10 @@ from typing import Final
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.execution.job import NumberedJob
-from shioenv.execution.lanes import Lane
+from shioenv.sandbox.base import LIMITS
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.make import MadeTasks, Report, drafted, parts_of, sandbox_of
+from shioenv_agents.tasks.make import MadeTasks, Report, job_of, parts_of, run_jobs
 from shioenv_agents.tasks.prompt import ENGLISH, Content, like
 from shioenv_agents.tasks.task import Goal, Task
 from shioenv_agents.tasks.task_composition import proved_rows
@@ -123,12 +122,10 @@ def history_tasks(
     is as for `make_tasks`. Errors: those of `find_system` and sandboxes.
     """
     built = find_system(system or SYSTEM)
-    asked = list(range(2 * count))
-    job = NumberedJob(
-        partial(_drawn, seed=seed), system=system or SYSTEM, digest=built.digest, what="task"
-    )
-    plan = [built.digest, seed, count]
-    in_order = drafted(job, asked, parts_of(kept, "history", plan), workers, report)
+    job = job_of(partial(_drawn, seed=seed), system or SYSTEM, built.digest, limits=LIMITS)
+    parts = parts_of(kept, "history", [built.digest, seed, count], Task | str)
+    jobs = [(job, enumerate(range(2 * count)))]
+    in_order = run_jobs(jobs, 2 * count, workers, report, parts).values()
     refused = Counter(why for why in in_order if isinstance(why, str))
     made: dict[str, Task] = {}
     for task in in_order:
@@ -137,8 +134,7 @@ def history_tasks(
     return MadeTasks(list(made.values()), dict(refused.most_common()))
 
 
-def _drawn(lane: Lane, asked: tuple[int, int], *, seed: int) -> Task | str:
-    number, machine = asked[1], sandbox_of(lane)
+def _drawn(number: int, machine: SandboxRunner, *, seed: int) -> Task | str:
     family = _FAMILIES[number % len(_FAMILIES)]
     plan = family(generator(seed, "history", number))
     base = Task(

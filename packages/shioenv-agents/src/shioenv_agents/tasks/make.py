@@ -7,12 +7,13 @@ import posixpath
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -127,56 +128,85 @@ def make_tasks(
             chosen.append(record)
         else:
             refused[why] += 1
-    job = NumberedJob(
-        partial(_made, digest=built.digest),
-        system=system or built.name,
-        limits=limits or Limits(),
-        digest=built.digest,
-        what="record",
-    )
+    do = partial(make_task, digest=built.digest)
+    job = job_of(do, system or built.name, built.digest, limits=limits or Limits(), what="record")
     plan = [
         built.digest,
         [encode_record(one).decode() for one in chosen],
         repr(limits and asdict(limits)),
     ]
-    in_order = drafted(job, chosen, parts_of(kept, "made", plan), workers, report)
+    parts: Parts[Task | str] = parts_of(kept, "made", plan, Task | str)
+    in_order = run_jobs([(job, enumerate(chosen))], len(chosen), workers, report, parts).values()
     refused.update(why for why in in_order if isinstance(why, str))
     made = [task for task in in_order if isinstance(task, Task)]
     return MadeTasks(made, dict(refused.most_common()))
 
 
-def drafted(
-    job: NumberedJob[Asked, Task | str],
-    asked: Sequence[Asked],
-    parts: Parts[Task | str],
-    workers: int | None,
-    report: Report,
-) -> list[Task | str]:
-    """Run a job on each item, and return the tasks, or the reasons why there is none, in order.
+def job_of(
+    do: Callable[[Asked, SandboxRunner], A],
+    system: str,
+    digest: str | None,
+    *,
+    limits: Limits | None = None,
+    what: str = "task",
+) -> NumberedJob[Asked, A]:
+    """Return a job that calls `do` with each item and a machine of a system.
 
-    Results in `parts` are reused. Errors: those of the job.
+    `limits` default to those of rows. `what` is the noun for an item in messages.
     """
-    found: dict[int, Task | str] = {}
-    with LocalExecutor(workers) as executor, parts:
-        for number, task in parts.completed(partial(executor.map, job), enumerate(asked)):
-            found[number] = task
-            report(len(found), len(asked))
-    return [found[number] for number in sorted(found)]
+    limits = limits or for_rows(None)
+    return NumberedJob(
+        partial(_on_machine, do=do), system=system, limits=limits, digest=digest, what=what
+    )
 
 
-def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
-    """Open the stored tasks of earlier calls with the same plan and code, by number."""
-    digest = plan_digest([plan, EXECUTION, sources_digest(*_SOURCES)])
+def _on_machine(
+    lane: Lane, asked: tuple[int, Asked], *, do: Callable[[Asked, SandboxRunner], A]
+) -> A:
+    machine = lane.open()
+    assert isinstance(machine, SandboxRunner)
+    return do(asked[1], machine)
+
+
+def run_jobs(
+    jobs: Iterable[tuple[NumberedJob[Any, A], Iterable[tuple[int, Any]]]],
+    total: int,
+    workers: int | None,
+    report: Report = lambda done, total: None,
+    parts: Parts[A] | None = None,
+) -> dict[int, A]:
+    """Run jobs on numbered items, `total` in all, and return the results by number, in order.
+
+    Results in `parts` are reused. Errors: those of the jobs.
+    """
+    found: dict[int, A] = {}
+    with LocalExecutor(workers) as executor, parts or nullcontext():
+        for job, asked in jobs:
+            run = partial(executor.map, job)
+            for number, one in parts.completed(run, asked) if parts else run(asked):
+                found[number] = one
+                report(len(found), total)
+    return dict(sorted(found.items()))
+
+
+def parts_of(
+    kept: Path | None, name: str, plan: object, kind: Any, sources: Iterable[str] = ()
+) -> Parts[Any]:
+    """Open the stored results of earlier calls with the same plan and code, by number.
+
+    `kind` is their type; `sources` are further packages whose code affects them.
+    """
+    digest = plan_digest([plan, EXECUTION, sources_digest(*_SOURCES, *sources)])
     return Parts(
         kept,
         f"{name}-{digest[:24]}",
         msgspec.to_builtins,
-        lambda part: msgspec.convert(part, Task | str),
+        lambda part: msgspec.convert(part, kind),
     )
 
 
 def on_machines(
-    do: Callable[[Lane, tuple[int, Task]], A],
+    do: Callable[[Task, SandboxRunner], A],
     tasks: Sequence[Task],
     *,
     system: str | None = None,
@@ -184,7 +214,7 @@ def on_machines(
     report: Report = lambda done, total: None,
     parts: Parts[A] | None = None,
 ) -> list[A]:
-    """Run `do` on each task, on its system, and return the results in order.
+    """Call `do` with each task and a machine of its system, and return the results in order.
 
     `system` is the name under which the tasks' system is built here, if it differs from the name in
     the tasks. Results in `parts` are reused. Errors: TaskError for a task of another build of the
@@ -194,18 +224,14 @@ def on_machines(
     systems = {name: find_system(name) for name in names}
     for name, task in zip(names, tasks, strict=True):
         refuse_other(task, systems[name])
-    found: dict[int, A] = {}
-    with LocalExecutor(workers) as executor:
-        for name, built in systems.items():
-            job = NumberedJob(
-                do, system=name, limits=for_rows(None), digest=built.digest, what="task"
-            )
-            run = partial(executor.map, job)
-            own = ((n, task) for n, task in enumerate(tasks) if names[n] == name)
-            for number, one in parts.completed(run, own) if parts else run(own):
-                found[number] = one
-                report(len(found), len(tasks))
-    return [found[number] for number in range(len(tasks))]
+    jobs = (
+        (
+            job_of(do, name, built.digest),
+            [(n, task) for n, task in enumerate(tasks) if names[n] == name],
+        )
+        for name, built in systems.items()
+    )
+    return list(run_jobs(jobs, len(tasks), workers, report, parts).values())
 
 
 def unsuited(record: Record, system: str, min_irreducibility: float) -> str | None:
@@ -237,17 +263,6 @@ def _done(task: Task, machine: SandboxRunner, rows: Iterable[str]) -> Terminal:
     for row in rows:
         terminal.run(row)
     return terminal
-
-
-def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | str:
-    return make_task(task[1], sandbox_of(lane), digest)
-
-
-def sandbox_of(lane: Lane) -> SandboxRunner:
-    """Return the machine of a lane."""
-    sandbox = lane.open()
-    assert isinstance(sandbox, SandboxRunner)
-    return sandbox
 
 
 def make_task(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:

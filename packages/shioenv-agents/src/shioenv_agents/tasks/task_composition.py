@@ -21,9 +21,8 @@ from msgspec.structs import replace
 from shioenv.bash.words import plain_words, quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import TaskError
-from shioenv.execution.job import NumberedJob
-from shioenv.execution.lanes import Lane
 from shioenv.recording.text_score import read_arguments
+from shioenv.sandbox.base import LIMITS
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
 from shioenv_agents.tasks.goal_check import DATES, Judge, is_directory, refuse_other
@@ -35,12 +34,12 @@ from shioenv_agents.tasks.make import (
     UNTELLABLE,
     MadeTasks,
     Report,
-    drafted,
     goal_of,
+    job_of,
     parts_of,
     prompt_of,
     proved_with_part,
-    sandbox_of,
+    run_jobs,
 )
 from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, Content, gives_away, shows_output
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
@@ -92,12 +91,11 @@ def composed_tasks(
     generator(seed, "broken").shuffle(harms)
     asked = [(False, n) for n in range(lines)]
     asked += [(True, n) for n in range(2 * broken if harms else 0)]
-    job = NumberedJob(
-        partial(_composed, tasks=chosen, harms=harms, seed=seed),
-        system=name, digest=built.digest, what="task",
-    )  # fmt: skip
+    do = partial(_composed, tasks=chosen, harms=harms, seed=seed)
+    jobs = [(job_of(do, name, built.digest, limits=LIMITS), enumerate(asked))]
     plan = [built.digest, msgspec.to_builtins(chosen), asked, seed]
-    in_order = drafted(job, asked, parts_of(kept, "composed", plan), workers, report)
+    parts = parts_of(kept, "composed", plan, Task | str)
+    in_order = list(run_jobs(jobs, len(asked), workers, report, parts).values())
     refused = Counter(why for why in in_order if isinstance(why, str))
     made = {number: task for number, task in enumerate(in_order) if isinstance(task, Task)}
     several = [made[number] for number in range(lines) if number in made]
@@ -299,12 +297,11 @@ def _content(name: str, cwd: str, machine: SandboxRunner) -> str | None:
 
 
 def _composed(
-    lane: Lane, asked: tuple[int, tuple[bool, int]], *,
+    asked: tuple[bool, int], machine: SandboxRunner, *,
     tasks: Sequence[Task], harms: Sequence[Task], seed: int,
 ) -> Task | str:  # fmt: skip
     """Make a task of several lines, or of a machine broken by one or two tasks of `harms`."""
-    machine = sandbox_of(lane)
-    is_broken, number = asked[1]
+    is_broken, number = asked
     if not is_broken:
         return of_lines(tasks, generator(seed, "lines", number), machine)
     if number < len(harms):

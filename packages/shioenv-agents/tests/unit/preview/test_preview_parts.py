@@ -43,7 +43,7 @@ PAGE, TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 def plan(**changes: Any) -> PreviewPlan:
     made = PreviewPlan(
         command=("true",), start="/", directories=("/",), hidden=(), sockets=(), whole=True,
-        network=False, processes=9, disk_bytes=1, disk_inodes=1, background_seconds=0.1,
+        processes=9, disk_bytes=1, disk_inodes=1, background_seconds=0.1,
         scan_seconds=1.0, open_files=(1, 2), own_id=False, uid=0, gid=0, parent=1,
     )  # fmt: skip
     return replace(made, **changes)

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
-from shioenv.errors import UsageError
+from shioenv.errors import HostError, UsageError
+from shioenv_agents.preview import keeper
 from shioenv_agents.preview.inside import _KEPT
 from shioenv_agents.preview.layered_run import USUAL_LIMITS
 
@@ -33,6 +34,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
     fill(place)
     return place
+
+
+@pytest.mark.parametrize("kind", ["CLONE_NEWPID", "CLONE_NEWIPC"])
+def test_namespaces_that_the_kernel_refuses_are_an_error_of_the_preview(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made before there is a plan to answer."""
+    change = f"import shioenv_agents.preview.kernel as kernel; kernel.{kind} = 1"
+    boot = keeper._BOOT.replace("; main()", f"; {change}; main()")
+    monkeypatch.setattr(keeper, "_BOOT", boot)
+    with pytest.raises(HostError, match="make namespaces: Invalid argument"):
+        captured("true")
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole root", "directories"])

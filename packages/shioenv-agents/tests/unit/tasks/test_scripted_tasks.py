@@ -451,7 +451,6 @@ def test_certifying_goes_on_where_it_was_stopped(
     serial: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [replace(task(text), id=text[:2]) for text in ("rm b", "cp a n")]
-    monkeypatch.setattr(certify, "BATCH", 1)
     first = certify_tasks(tasks, k=1, kept=tmp_path / "kept")
     monkeypatch.setattr(certify, "certificate_of", lambda *given, **more: pytest.fail("again"))
     assert certify_tasks(tasks, k=1, kept=tmp_path / "kept") == first

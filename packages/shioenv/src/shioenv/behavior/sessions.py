@@ -171,10 +171,14 @@ class SessionMachine:
             self._run_rows(number)
         return self._over is not None and number > self._over
 
-    def _at_end(self) -> Behavior | None:
-        """Return the behavior of every row after the one that ended the shell."""
+    def _at_end(self, seconds: float | None = None) -> Behavior | None:
+        """Return the behavior of every row after the one that ended the shell.
+
+        None if the text is shown, or if all rows together take more than these seconds.
+        """
         assert self._over is not None
-        return None if self._is_shown(self._over + 1) else self._after_end
+        is_too_slow = self._joint and seconds is not None and self._seconds > seconds
+        return None if is_too_slow or self._is_shown(self._over + 1) else self._after_end
 
     def _is_shown(self, number: int) -> bool:
         """Whether behaviors are joint, and a row before this one may show the text of all rows."""
@@ -195,7 +199,7 @@ class SessionMachine:
         """
         history = self._rows[:number]
         if self._is_after_end(number):
-            return self._at_end()
+            return self._at_end(wall_seconds)
         if (node := self._node(number)) is None:
             return None
         refusals = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from inspect import signature
 from typing import Any, ClassVar, Final, Self, TypeAlias, Unpack
 
 import gymnasium
@@ -71,8 +72,10 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         """
         for name in options:
             if name not in _OPTIONS:
+                allowed = {*signature(type(self)).parameters, *_OPTIONS} - {"options"}
                 raise TypeError(
-                    f"{type(self).__name__} got an unexpected keyword argument {name!r}"
+                    f"{type(self).__name__} got an unexpected keyword argument {name!r}; "
+                    f"{did_you_mean(name, allowed)}"
                 )
         directories = options.pop("start_directories", None)
         render_mode = options.pop("render_mode", None)

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError, TaskError
-from shioenv.execution.lanes import Lane
 from shioenv.files.documents import fault, parse_json
 from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
@@ -52,7 +51,6 @@ from shioenv_agents.tasks.harbor.task_folders import (
     name_of,
     static_files,
 )
-from shioenv_agents.tasks.make import sandbox_of
 from shioenv_agents.tasks.task import Task, decode
 
 CERTIFICATE: Final = "certificate.json"
@@ -208,9 +206,8 @@ class FolderTrial(Trial):
         return altered_files(self.task, self._folder)
 
 
-def _attacked(lane: Lane, task: tuple[int, Task], *, directory: Path) -> list[str]:
-    """Return the kinds of attacks that pass on a folder, in a lane of an executor."""
-    return folder_forgeries(task[1], _entered(sandbox_of(lane).system), directory)
+def _attacked(task: Task, machine: SandboxRunner, *, directory: Path) -> list[str]:
+    return folder_forgeries(task, _entered(machine.system), directory)
 
 
 def folder_forgeries(task: Task, machine: EnteredMachine, directory: Path) -> list[str]:
