@@ -251,8 +251,9 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
     return Table(
         "GCS by operands",
         "Number of inputs and mean score by the operands' share of the arguments. An operand is an "
-        "argument that neither begins with a hyphen nor continues a cluster of options. The tests "
-        "of `find` are not operands here; the keywords of `dd`, `ip` and `ethtool` are.",
+        "argument that is not an option. (In a cluster such as `-la`, `-l` and `a` are two "
+        "options.) The tests of `find` are not operands here; the keywords of `dd`, `ip` and "
+        "`ethtool` are.",
         (*_heads(OPERANDS, " R*"),),
         rows,
     )
