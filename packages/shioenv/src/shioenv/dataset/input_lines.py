@@ -78,9 +78,9 @@ def read_lines(
     The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is removed.
     `pass_on` is called with the original bytes of each line, before it is yielded.
 
-    Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
-    no text if it begins like another kind of file. The same holds if over a tenth of its first
-    mebibyte is control characters or not UTF-8.
+    Errors: ImportFileError if the file cannot be read, is not a regular file, or is not text. A
+    file is no text if it begins like another kind of file. The same holds if over a tenth of its
+    first mebibyte is control characters or not UTF-8.
     """
     size = foreign = 0
     try:
@@ -114,7 +114,8 @@ _MARKUP = re.compile(
     rb"|<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z)",
     re.IGNORECASE,
 )
-"""Beginnings of files that are no lists of inputs, though some of their lines may look like inputs.
+"""Beginnings of files that are not lists of inputs, though some of their lines may look like
+inputs.
 
 The patterns match no valid input: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
 """
