@@ -37,8 +37,8 @@ def section(page: str, measured: Mapping[str, Any]) -> str:
             "\n\n<!-- measurements -->",
             "## How these figures were made",
             "",
-            f"On {measured['machine']}. For older builds, the column *build of `debian-12`* "
-            "gives the reason.",
+            f"On {measured['machine']}. The column *build of `debian-12`* gives the reason "
+            "for an older build.",
             "",
             "| figures | command | build of `debian-12` | date | load |",
             "|---|---|---|---|---:|",

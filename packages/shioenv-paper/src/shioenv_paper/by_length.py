@@ -187,7 +187,7 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
         f"+{PAPER_GAINS[1]} for lengths from 2 to 12, which is 20% to 170% of the UCS mean. At "
         f"length {PAPER_LENGTH} the paper's means are {stated} (GCS) and {other} (UCS). The "
         "paper's lengths may count the command.",
-        ("arguments", *groups, "relative, all inputs"),
+        ("arguments", *groups, "all inputs, relative to UCS"),
         [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
 
