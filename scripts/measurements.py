@@ -37,8 +37,8 @@ def section(page: str, measured: Mapping[str, Any]) -> str:
             "\n\n<!-- measurements -->",
             "## How these figures were made",
             "",
-            f"On {measured['machine']}. For figures from an older build, the column *build of "
-            "`debian-12`* also gives the reason why they were not measured again.",
+            f"On {measured['machine']}. The column *build of `debian-12`* gives the reason "
+            "for an older build.",
             "",
             "| figures | command | build of `debian-12` | date | load |",
             "|---|---|---|---|---:|",

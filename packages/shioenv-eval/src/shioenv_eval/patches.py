@@ -26,9 +26,10 @@ def operations(
     """Return a patch's operations, without those for files that changed only their content.
 
     `moved` maps each source path of a move in the gold (recorded) patches to the value that was
-    there. A move from any other path adds an unknown value, represented by that path. Content-only
-    operations do not count, since suites recorded before schema version 6 lack them. `silent` holds
-    the ones to leave out (`changed_contents` of gold runs); None: all that replace a file's entry.
+    there. A move from any other path adds an unknown value, represented by that path. Suites
+    recorded before schema version 6 lack operations on files that changed only their content.
+    `silent` holds the files whose content-only operations are left out (`changed_contents` of gold
+    runs). None leaves out all content-only operations.
     """
     found = set()
     for operation in patch.operations:
@@ -70,8 +71,8 @@ def reconciled(ours: Operations, theirs: Operations) -> Operations:
 
     A move then equals a removal of its source and an addition at its target, regardless of the form
     that each patch uses. Removals in `theirs` are not linked to its additions. So values are filled
-    in only if two conditions hold. In the directories of the moved sources, `theirs` removes only
-    these sources. At all targets it adds the same value.
+    in only if `theirs` adds the same value at all targets. It must also remove nothing else from
+    the directories of the moved sources.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}

@@ -54,7 +54,7 @@ class Model:
     - `stages`: a runner for commands that read a pipe, whose text is in `State.stdin`. Answers for
       which it was used name it as `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
-    - `world`: the machine for which it answers (default: that of the memory).
+    - `world`: the machine for which it answers (default: the memory's).
     - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
     """
 

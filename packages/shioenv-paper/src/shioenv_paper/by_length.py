@@ -187,7 +187,7 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
         f"+{PAPER_GAINS[1]} for lengths from 2 to 12, which is 20% to 170% of the UCS mean. At "
         f"length {PAPER_LENGTH} the paper's means are {stated} (GCS) and {other} (UCS). The "
         "paper's lengths may count the command.",
-        ("arguments", *groups, "relative, all inputs"),
+        ("arguments", *groups, "all inputs, relative to UCS"),
         [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
 
@@ -251,8 +251,9 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
     return Table(
         "GCS by operands",
         "Number of inputs and mean score by the operands' share of the arguments. An operand is an "
-        "argument that neither begins with a hyphen nor continues a cluster of options. The tests "
-        "of `find` are not operands here; the keywords of `dd`, `ip` and `ethtool` are.",
+        "argument that is not an option. (In a cluster such as `-la`, `-l` and `a` are two "
+        "options.) The tests of `find` are not operands here; the keywords of `dd`, `ip` and "
+        "`ethtool` are.",
         (*_heads(OPERANDS, " R*"),),
         rows,
     )

@@ -273,9 +273,9 @@ def _command_table(
     rows.append((f"{len(set(others))} others", str(len(others)), "100%", *nothing))
     return Table(
         "By command",
-        "An input with several commands is counted under the first command that its grammar "
-        "declares volatile, in general or for an option or operand of the input. If there is none, "
-        "the input is counted under its first command.",
+        "An input with several commands is counted under the first command whose grammar declares "
+        "it volatile, always or for an option or operand of this input. If there is none, the "
+        "input is counted under its first command.",
         ("command", "inputs", "identical", *REASONS),
         rows,
     )

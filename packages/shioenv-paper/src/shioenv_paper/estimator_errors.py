@@ -101,9 +101,8 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
 def _choice_table(label: str, group: Cells) -> Table:
     return Table(
         f"Executions needed for a target error, {label}",
-        "Mean number of distinct sub-inputs that must be executed until the estimate has the mean "
-        "absolute error in the column's heading. The three runs of the whole input are not "
-        "counted. A dash: not reached.",
+        "Mean number of distinct sub-inputs executed until the estimate has the mean absolute "
+        "error of the column, without the three runs of the whole input. A dash: not reached.",
         ("estimator", *(f"{error:g}" for error in ERRORS)),
         [
             (f"`{name}`", *(fixed(spent(group, name, error), 0) for error in ERRORS))

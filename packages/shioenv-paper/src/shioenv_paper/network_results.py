@@ -114,7 +114,7 @@ def _recording(
 ) -> bytes:
     """Return the answers to a suite as lines for the predictor `recording`.
 
-    Cases without an answer, and answers that are no valid behavior, are abstentions.
+    Cases without an answer, and answers that are not valid behaviors, are abstentions.
     """
     lines: list[dict[str, Any]] = []
     for number, (tokens, sure) in cases:

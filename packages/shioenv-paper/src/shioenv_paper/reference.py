@@ -44,15 +44,15 @@ RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 
 NOTE = (
     "Mean scores by each rule of the reference implementation alone, and by all four, from the "
-    "same executions. *Rewritten*: outputs are compared in lower case, without empty lines, with "
-    "white space reduced to one blank, and with each number replaced by its index among the "
-    "output's distinct numbers and its number of digits. "
-    "*Strict*: if the runs of the full input agree, a sub-input counts as the same only if its "
-    "output is equal. Our score requires only a similarity above 0.95 in this case. "
-    "*Failures*: if the full input fails, sub-inputs that fail with the same exit code count "
-    "as the same. *Smoothed*: the score is one fraction for the whole input: the weight of the "
-    "sub-inputs that differ, divided by the weight of all. Each command adds one to numerator and "
-    "denominator, so an input with a single argument scores 1."
+    "same executions. *Rewritten*: outputs are compared in lower case, without empty lines, and "
+    "with white space reduced to one blank. Numbers are replaced by their order of first "
+    "appearance and their length. *Strict*: if the runs of the full input agree, only equal "
+    "outputs count as the same; our score requires a similarity above 0.95. *Failures*: if the "
+    "full input fails, sub-inputs that fail with the same exit code count as the same. *Smoothed*: "
+    "the score is one fraction for the whole input: the weight of the sub-inputs that differ, "
+    "divided by the weight of all. Each command and each target of a redirection adds one to "
+    "numerator and denominator. The command without arguments has weight 0, so an input with a "
+    "single argument scores 1."
 )
 
 ByRule: TypeAlias = tuple[float, ...]

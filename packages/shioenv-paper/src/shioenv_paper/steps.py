@@ -56,7 +56,7 @@ OURS = {"stop": 0.1, "once": True, "values": 0.5}
 """Policy settings of the first step: as `mixed` without its usage table, for long inputs."""
 
 SAMPLING: Mapping[str, str] = {
-    "ours": "GCS, each option once, half of the values by kind",
+    "ours": "GCS, each option at most once, half of the values generated from their kind",
     "repeated options": "options are drawn with repetition",
     "equal productions": "all productions of a nonterminal are equally likely",
     "packed operands": "consecutive operands are one argument",
@@ -129,9 +129,9 @@ def run_steps(
     table = Table(
         "Mean score of inputs with 9 to 11 arguments, one switch a step",
         "Mean R* with its 95% interval, the change by the step, the share of inputs that fail, and "
-        "the mean score by all four rules of the last steps together. "
-        f"Each step keeps the switches above it. The paper reports {stated} at "
-        f"{PAPER_LENGTH} arguments; the last step differs from that by {before - stated:+.3f}.",
+        "the mean score with all of the last four steps. Each step keeps the switches above it. "
+        f"*Its*: of the reference implementation. The paper reports {stated} at {PAPER_LENGTH} "
+        f"arguments; the last step differs from that by {before - stated:+.3f}.",
         ("step", "switch", "inputs", "R*", "change", "fail", "by all rules"),
         rows,
     )

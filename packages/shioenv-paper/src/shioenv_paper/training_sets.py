@@ -228,7 +228,7 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
         "*Skewness*: below 0 if a few scores are far below the mean.",
         (
             *("source", "commonest command"),
-            "number of most frequent commands that together begin half of the inputs",
+            "smallest number of commands that begin half of the inputs",
             *("skewness of R*", "fail", "volatile"),
         ),
         rows,
@@ -269,7 +269,7 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
         "By the rules of the reference implementation",
         f"{NOTE} The table covers up to {RESCORED:,} inputs of each source, evenly spaced among "
         "those that are not volatile, and executed again. The number in brackets is the size of "
-        "the set, which differs because each rule's own scores are divided at 0.5.",
+        "the set. It differs because each rule splits the inputs at 0.5 by its own scores.",
         ("set", *RULES),
         rows,
     )

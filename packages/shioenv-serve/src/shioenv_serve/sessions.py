@@ -72,7 +72,7 @@ def read_sessions(
 
 
 def _home(user: str | None, exists: Callable[[str], bool]) -> str | None:
-    """Return the home directory of a login: that of `root` for names that the system lacks."""
+    """Return the home directory of a login; for unknown names, the home directory of `root`."""
     if user is None:
         return None
     named = f"/home/{user}"

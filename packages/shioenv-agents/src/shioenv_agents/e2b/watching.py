@@ -88,7 +88,7 @@ class Watcher:
         self._rest = b""
 
     async def ready(self) -> None:
-        """Wait until changes are reported. Errors: ConnectError for a path that is no directory."""
+        """Wait until changes are reported. Errors: ConnectError if a path is not a directory."""
         errors = b""
         async with asyncio.timeout(READY_SECONDS):
             while (output := await self.queue.get()) is not None:

@@ -204,8 +204,8 @@ class IdleSessions:
     """An ASGI application that closes a WebSocket whose client is silent for too long.
 
     The time counts only while the application waits for the client to send or to receive a message.
-    So a session with a running line is not idle. The application receives a disconnect and ends the
-    session. Then an error and a close are sent to the client.
+    So a session with a running line is not idle. After the time limit, the application receives a
+    disconnect and ends the session. Then an error and a close are sent to the client.
 
     OpenEnv can end idle sessions itself (`session_timeout`). But it counts the time of a running
     line as idle. It also leaves the WebSocket open, so a later reset would open a machine that is

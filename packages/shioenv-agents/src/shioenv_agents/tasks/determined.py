@@ -59,13 +59,14 @@ def unstated_facts(
     """Yield facts that the prompt neither states nor implies, in the form of `Verdict.missing`.
 
     `before` is the context at the task's start, and `instant` the system's declared time.
-    `read_committed` returns a file's content in a commit, which is given in words.
+    `read_committed` returns a file's content in a commit. The commit is described as in the prompt.
     """
     if not is_worded(task.prompt):
         yield OTHER_WORDING
         return
     changed = task.goal.attributes
-    prompt = re.sub("^- ", "", task.prompt, flags=re.MULTILINE)  # a bullet states no value `-`
+    # The `-` of a bullet must not count as a stated value.
+    prompt = re.sub("^- ", "", task.prompt, flags=re.MULTILINE)
     for fact in task.goal.facts:
         if fact.area != "fs":
             told = _is_stated_outside_files(prompt, fact, before)

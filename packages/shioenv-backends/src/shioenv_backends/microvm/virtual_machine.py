@@ -72,9 +72,10 @@ class MicrovmSandbox(NamespaceSandbox):
     _ahead = STARTING_SECONDS
     """Seconds by which a restored machine's own clock is ahead of the declared instant.
 
-    Used only if the system's C library shows the declared time to inputs. The system's directory
-    tree is filled between the declared instant and the restored clock. Instead of a time in this
-    period, the library shows the file's modification time.
+    Used only if the system's C library shows the declared time to inputs. The directory tree is
+    filled after the declared instant. So the change and birth times of its files lie between that
+    instant and the restored clock. The library recognises such times, and shows the modification
+    time instead.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
 def _listed(text: str) -> Iterator[HelpOption]:
     """Yield options listed one per line: `  -B, --block-size=SIZE  scale sizes`.
 
-    The range `-M` is no option if the range `N-M` is listed too.
+    The range `-M` is not an option if the range `N-M` is listed too.
     """
     ranges = set(re.findall(rf"^ {{1,{MAX_INDENT}}}[A-Z](-[A-Z]) ", text, re.MULTILINE))
     for line in text.splitlines():

@@ -77,9 +77,9 @@ def ask(text, port):
 
 
 def told(path, before):
-    """Return the files that an input changed: the line that the server wrote after `before` bytes.
+    """Return the files that an input changed, from the line that the server appended to its log.
 
-    Empty if no such line appears within a second.
+    `before` is the log's size in bytes before the input. Empty if no line appears within a second.
     """
     for _ in range(100):
         if os.path.exists(path) and os.path.getsize(path) > before:

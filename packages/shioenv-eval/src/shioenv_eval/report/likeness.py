@@ -157,7 +157,7 @@ class Comparison:
         derived = Table(
             "Coverage of inputs written by people",
             "Share that the grammars can derive on the system, including names of files and users.",
-            ("", "derived", "of", "share"),
+            ("", "derived", "in total", "share"),
             [
                 (label, f"{one.part:,}", f"{one.whole:,}", f"{one.share:.1%}")
                 for label, one in self.shares()

@@ -81,7 +81,7 @@ class GroupStatistics:
     failed: int
     """Records with a nonzero exit code."""
     scored: int
-    """Records with a score; the others have no argument to remove."""
+    """Records with a score. Records without an argument to remove have none."""
     mean_irreducibility: float | None
     """Mean over the records that have a score."""
     sd_irreducibility: float | None

@@ -195,7 +195,7 @@ class Expander(Modifiers):
         return (self._scope.variable("IFS") or " ")[0]
 
     def _separators(self) -> re.Pattern[str] | None:
-        """Return a pattern for text (group 1), separators with blanks (group 2), or blanks.
+        """Return a pattern for text (group 1), a separator and the blanks around it (2), or blanks.
 
         The separators are the characters of `IFS`. None if `IFS` is empty.
         """

@@ -250,7 +250,7 @@ def single_quoted(value: str) -> str:
 
 
 def unescaped_ansi(value: str) -> str:
-    """Return a text with the escapes of `$'…'` decoded. Errors: Abstained if it is no UTF-8."""
+    """Return a text with the escapes of `$'…'` decoded. Errors: Abstained if it is not UTF-8."""
     decoded = ansi(value)
     if re.search("[\ud800-\udfff]", decoded):
         raise Abstained("bytes that are not text")

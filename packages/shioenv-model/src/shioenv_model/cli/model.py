@@ -59,7 +59,7 @@ def show(model: Name = "default") -> shared.Printout:
         "material": parts,
         **_origin(card),
         **(
-            {"accuracy": f"{learned['right']} of {learned['held_back']} held-out inputs"}
+            {"accuracy": f"{learned.get('right')} of {learned.get('held_back')} held-out inputs"}
             if learned
             else {}
         ),

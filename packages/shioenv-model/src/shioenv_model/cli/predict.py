@@ -133,7 +133,7 @@ def _state(world: World, cwd: str | None, history: tuple[str, ...]) -> State:
 
 
 def _emulator(name: str, system: str | None) -> Runner:
-    """Return the emulator for commands that read a pipe, with a system's files."""
+    """Return the emulator, with the files of `system`, that answers commands after a pipe."""
     from shioenv_model.predictors.default import emulator
 
     return emulator(name, system)

@@ -63,9 +63,9 @@ class Composition:
 
 
 def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> Answer | None:
-    """Return the answer for a text with invalid syntax: that of its first lines, and Bash's error.
+    """Return the answer for a text with invalid syntax; None if no rule applies.
 
-    None if no rule applies.
+    It has the effects of the lines before the faulty command, then Bash's error.
     """
     found = broken(refused, text)
     if found is None:

@@ -151,7 +151,7 @@ def _line(stdin: Stdin, options: _Reading) -> tuple[str, bool]:
         if options.raw or not mark or slashes % 2 == 0:
             parts.append(line)
             break
-        # an escaped line end: after a newline, the line continues
+        # an escaped delimiter: it is part of the line, but a newline is removed
         parts.append(line[:-1] if mark == b"\n" else line + mark)
     data = b"".join(parts)
     return os.fsdecode(data if options.end == b"\0" else data.replace(b"\0", b"")), bool(mark)

@@ -21,7 +21,7 @@ _ORDER = "aAinrtxclu"
 
 
 def known_place(left: str) -> str:
-    """Return the directory in `Carried.left`. Errors: Abstained if it is unknown."""
+    """Return `left`, the previous working directory. Errors: Abstained if it is unknown."""
     if not left:
         raise Abstained("the previous working directory is unknown")
     return left
@@ -40,7 +40,7 @@ class Value:
     def of(cls, document: Mapping[str, Any], name: str, *, is_text: bool = False) -> Value | None:
         """Return the variable of this name in a context; None if there is none.
 
-        `is_text`: the value is known to be text, so a backslash in it is no escape of a byte.
+        `is_text`: the value is known to be text, so a backslash in it does not escape a byte.
         Errors: Abstained if the value may contain escaped bytes.
         """
         if name in document["env"]:

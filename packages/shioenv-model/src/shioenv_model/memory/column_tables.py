@@ -118,7 +118,7 @@ class Tables:
             width = column.tight
             if not column.right:
                 seen = self._width(utility, option, name, others, without)
-                if seen is None and others[0]:  # else as in records of other rows
+                if seen is None and others[0]:  # else as in records of this option alone
                     seen = self._width(utility, option, name, ((), ()), without)
                     seen = None if seen is None else max(seen, width)
                 width = width if seen is None else seen
@@ -270,7 +270,7 @@ def _split(lines: Sequence[str], names: Sequence[str], name: str, number: int) -
 
 
 _DEEPEST = 2
-"""Maximum number of steps from a column that a record shows alone, or beside known columns."""
+"""Maximum number of two-column records used one after the other to find a column."""
 
 _OWN = "\ue000"
 """A private-use character as a placeholder for the command's own text in a cell."""

@@ -84,7 +84,7 @@ class Shift:
                 if hour > 23 or minute > 59 or max(second, default=0) > 59:
                     return None
                 day = day.replace(hour=hour, minute=minute, second=(second or [0])[0])
-            elif "seconds" not in parts:  # a date without time: the start time, else noon
+            elif "seconds" not in parts:  # no time: the start on its day, else noon
                 started = day.date() == self.theirs.date()
                 day = self.theirs if started else day.replace(hour=12)
             if self._is_own(day):

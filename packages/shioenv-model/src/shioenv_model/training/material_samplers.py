@@ -1,4 +1,4 @@
-"""Samplers of material: commands after a pipe, and inputs crossed with the names of a machine.
+"""Samplers of training inputs: commands after a pipe, and inputs with exchanged operands.
 
 A stage is a command after a pipe. Its standard input is the recorded output of another command. The
 stage's behavior is in the record of the combined input, its standard input in the record of the
@@ -44,9 +44,8 @@ less)."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6
-"""Maximum number of composed inputs drawn for each requested stage, after the first `_EACH`."""
 _EACH = 200
-"""Number of composed inputs that may be drawn for any number of requested stages."""
+"""To find `n` stages, at most `_EACH + _DRAWN_PIPED * n` composed inputs are drawn."""
 
 
 def parted(text: str) -> tuple[str, str]:

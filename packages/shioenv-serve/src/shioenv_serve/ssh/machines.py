@@ -28,7 +28,7 @@ LIMITS: Final = Limits(
 """Limits of one visitor's machine; our choice.
 
 The limits on time and output apply only to lines that a model delegates to the machine. A visitor's
-own commands and input continue for as long as the connection.
+own commands have no such limits: they run until the connection ends.
 """
 
 READY: Final = 2

@@ -402,7 +402,7 @@ class SshChannel(ABC):
 
 
 async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait for them. Errors: that of the first one that failed."""
+    """Cancel tasks and wait for them. Errors: the error of the first task that failed."""
     for task in tasks:
         task.cancel()
     for result in await asyncio.gather(*tasks, return_exceptions=True):

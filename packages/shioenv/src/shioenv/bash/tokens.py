@@ -186,7 +186,7 @@ class Tokens(Scanner):
 
 
 def extends(job: Job, before: bool) -> bool:
-    """Whether words after a job may have extended patterns; `before`: whether those before may."""
+    """Whether extended patterns are permitted after a job; `before`: whether they are before it."""
     for _, pipeline in job.pipelines:
         command = pipeline.stages[0] if len(pipeline.stages) == 1 else None
         words = command.words if isinstance(command, Simple) else ()

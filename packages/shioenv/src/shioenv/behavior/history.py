@@ -34,8 +34,8 @@ def difference(
 
     `context` is the pristine context. Of its files, only those that the two patches name are
     needed. `pristine` returns the SHA-256 of a pristine file's content by the file's name in `fs`,
-    or None if this is no regular file. A moved file is one operation `m` (D-25), and has a digest
-    only with `of_moved`. Errors: PatchError if a patch does not fit the context.
+    or None if this is not a regular file. A moved file is one operation `m` (D-25), and has a
+    digest only with `of_moved`. Errors: PatchError if a patch does not fit the context.
     """
     old, new = _End(before, context, pristine), _End(whole, context, pristine)
     operations = list(diff_documents(old.document, new.document).operations)
@@ -106,7 +106,7 @@ class _End:
         }
 
     def digest(self, name: str) -> str | None:
-        """Return the SHA-256 of a file's content; None if it is no regular file, or unknown."""
+        """Return the SHA-256 of a file's content; None if it is not a regular file, or unknown."""
         if name in self.run.content_digests:
             return self.run.content_digests[name]
         if name in self.added or not str(self.files[name].get("perms")).startswith("-"):

@@ -221,7 +221,7 @@ class SandboxRunner(Closing):
         """Return the complete context of the pristine system in a start directory.
 
         The patches of inputs that are run there apply to this context. The context is constant and
-        has every field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
+        has every field. Errors: StartDirectoryError if `cwd` is not a directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         known = self._context

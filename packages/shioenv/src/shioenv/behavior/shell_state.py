@@ -175,7 +175,7 @@ class Declarations:
 
 
 def _lowered(line: bytes) -> bytes | None:
-    """Return the declaration of the shell's level minus one; None if the level is no number."""
+    """Return the declaration of the shell's level minus one; None if the level is not a number."""
     match = _DECLARATION.fullmatch(line)
     value = _unquoted(match[3]).decode("ascii", "replace") if match and match[3] else ""
     return b'%b"%d"\n' % (_LEVEL, int(value) - 1) if value.isdecimal() else None

@@ -226,9 +226,10 @@ def import_(
 
 
 def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """List commands with a shipped grammar that a system lacks, and changes not recorded in it.
+    """List a system's missing commands, and the kinds of change that it cannot record.
 
-    Return both lists as a document, and again as rows of text.
+    Return both lists as a document, and again as rows of text. Only commands with a shipped grammar
+    are listed.
     """
     from shioenv.grammar.library import load_grammars
     from shioenv.synthesis.sample import lacking

@@ -84,10 +84,10 @@ def import_commands(
 
     `read` replaces `read_list` as the reader of the file, for example for logs of a honeypot.
 
-    Each input is parsed with the grammars of the system's versions. It is executed in the start
-    directory given in its line, else in one drawn with the list's seed. It is scored and recorded
-    as in `generate`. The same list, arguments and system give the same bytes, with any executor.
-    Repeat an interrupted call to resume it.
+    Each input is parsed with the grammars for the system's package versions. It is executed in the
+    start directory given in its line, else in one drawn with the list's seed. It is scored and
+    recorded as in `generate`. The same list, arguments and system give the same bytes, with any
+    executor. Repeat an interrupted call to resume it.
 
     A line that cannot be recorded is left out and listed with its number:
 
@@ -230,7 +230,7 @@ def _refuse_table(path: Path) -> None:
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
-"""A quoted text, perhaps cut short. The patterns below match a line in which `"` replaces each."""
+"""A quoted text, perhaps cut short. The patterns below match a line in which each is one `"`."""
 _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 """An object's first key, perhaps cut short: `{ "input":`. But `{"ls","-a"}` is a command in
 Bash."""
@@ -388,7 +388,8 @@ def _repeated(text: str) -> str | None:
     """Return the reason to refuse an object if it has `input` or `cwd` twice, else None."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
-            pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object
+            # The hook converts the outermost object too, so `pairs` keeps duplicate keys.
+            pairs = json.loads(text, object_pairs_hook=list)
             if sum(key == name for key, _ in pairs) > 1:
                 return f"`{name}` occurs twice"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -78,9 +78,9 @@ def read_lines(
     The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is removed.
     `pass_on` is called with the original bytes of each line, before it is yielded.
 
-    Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
-    no text if it begins like another kind of file. The same holds if over a tenth of its first
-    mebibyte is control characters or not UTF-8.
+    Errors: ImportFileError if the file cannot be read, is not a regular file, or is not text. A
+    file is no text if it begins like another kind of file. The same holds if over a tenth of its
+    first mebibyte is control characters or not UTF-8.
     """
     size = foreign = 0
     try:
@@ -114,7 +114,8 @@ _MARKUP = re.compile(
     rb"|<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z)",
     re.IGNORECASE,
 )
-"""Beginnings of files that are no lists of inputs, though some of their lines may look like inputs.
+"""Beginnings of files that are not lists of inputs, though some of their lines may look like
+inputs.
 
 The patterns match no valid input: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
 """
@@ -130,6 +131,8 @@ _TEXT = (
 
 def _refuse_known(path: str | Path, begin: bytes) -> None:
     """Raise ImportFileError for a file that begins like another kind of file."""
+    if begin.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):  # of UTF-32 as well
+        raise ImportFileError(f"{path} is not UTF-8 text: it is UTF-16 or UTF-32", hint=_TEXT)
     begin = begin.removeprefix(BOM_UTF8)
     if any(sign.match(begin) for sign in (PARQUET, _ARCHIVE, _MARKUP)):
         raise ImportFileError(

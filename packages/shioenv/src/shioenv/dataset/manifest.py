@@ -196,7 +196,8 @@ def refuse_older_records(directory: str | Path, plan: Plan) -> None:
     """Raise DatasetMismatchError if the records have an older version, so that none can be added.
 
     A new record would have the old version number, but the contents of the current version. The
-    versions record changes of content, moves after a history, and the leading `cd` differently.
+    versions differ in how they record changes of content, moves after a history, and the leading
+    `cd`.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} requested"
@@ -223,7 +224,7 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     executions: Count
     """Number of executions for the scores of the records."""
     repeated: dict[str, Count] = {}
-    """Number of rows for which the history had to be run again, by reason."""
+    """Number of records whose history had to be run again, by reason."""
 
     @property
     def number(self) -> int:
@@ -300,7 +301,7 @@ class Tally:
     ) -> None:
         """Count a record, given as its line; its input is counted by `input`.
 
-        `repeated` has the reason if the record is that of a row whose history had to be run again.
+        `repeated` holds the reason if the record's history had to be run again, else nothing.
         """
         self._whole.update(content)
         self.records += 1

@@ -86,7 +86,7 @@ def read_questions(inputs: str | Path) -> list[Question]:
     If the file has no `steps`, they are `single` for one command without operator, redirection or
     substitution, else `multi`. Errors: SuiteError for a file that cannot be read or has no inputs,
     and for a line that is no input. SuiteError for two inputs with equal ids. UsageError for a name
-    such as `public-x` that is no file.
+    such as `public-x` that is not a file.
     """
     questions = list(_read(inputs))
     if not questions:

@@ -125,8 +125,8 @@ _WRITTEN_AGAIN = "restore it: shioenv dataset repair"
 def read_contexts(directory: str | Path) -> dict[str, Context]:
     """Return the contexts before a dataset's inputs, to which patches apply, by start directory.
 
-    Empty for records that this package did not execute, or that have no manifest. Errors:
-    UnknownDatasetError. DatasetCorruptError for a missing or changed file.
+    Empty if this package did not execute the records, or if they were imported without their
+    manifest. Errors: UnknownDatasetError. DatasetCorruptError for a missing or changed file.
     """
     manifest = read_manifest(directory)
     contexts = {}

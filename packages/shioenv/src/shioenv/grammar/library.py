@@ -249,8 +249,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     A system's name instead of a path selects the shipped grammars of that system's own programs.
     Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
     directory is unreadable, or has no grammar or more than `MOST`. UsageError also for a file whose
-    name is no valid command name, or that exceeds `LARGEST` bytes. Irregular files and links out of
-    the directory are refused too.
+    name is not a valid command name, or that exceeds `LARGEST` bytes. Irregular files and links out
+    of the directory are refused too.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:

@@ -1,4 +1,4 @@
-"""Building blocks of kinds of value: each has a regular expression, and generates its texts."""
+"""Building blocks of the kinds of value: regular expressions, and generators of matching texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from shioenv.grammar.spelling import BLANK
 
 Names: TypeAlias = Mapping[str, Sequence[str]]
-"""The values of system tokens by the tokens' names, as in a catalogue."""
+"""Names that exist on a system, by token (`File`, `Username`, …); see `system.catalogue`."""
 
 LONGEST = 512
 """Maximum length of a value; longer texts match no kind."""
@@ -124,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A system's value for a token (`Word`), or one of `otherwise` if the system has none."""
+    """A system's name for a token such as `Word`, or one of `otherwise` if the system has none."""
 
     token: str
     otherwise: tuple[str, ...]

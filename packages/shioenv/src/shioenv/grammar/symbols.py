@@ -273,7 +273,7 @@ class Grammar:
 
     @property
     def starts(self) -> tuple[Nonterminal, ...]:
-        """The start symbols: that of an input, and that of inputs to the right of a `|`, if any."""
+        """The start symbol of inputs, and the one of inputs to the right of a `|`, if it exists."""
         return (self.start,) if self.pipe is None else (self.start, self.pipe)
 
     @property

@@ -187,10 +187,10 @@ _TOKEN_LENGTH = {
 def check(loaded: Loaded) -> tuple[Fault, ...]:
     """Return the faults of a grammar as a whole.
 
-    These are unreachable and endless names, missing names of kinds, several arguments inside one,
-    and overlong arguments. Faults that are visible in a single line (syntax, undefined names,
-    duplicates) are already among the faults of `loaded`. If names are undefined, no other fault is
-    reported.
+    These are names that no start line uses, names that expand endlessly or to too much, and lists
+    of values whose kind is not named. Others are overlong arguments, and several arguments inside
+    one. Faults that are visible in a single line (syntax, undefined names, duplicates) are already
+    among the faults of `loaded`. If names are undefined, no other fault is reported.
     """
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()

@@ -92,7 +92,7 @@ class _Piece:
     weight: float
     value: float
     variance: float | None
-    """Variance of the value times the weight."""
+    """Variance of the product of value and weight."""
     interval: tuple[float, float]
 
 
@@ -124,8 +124,8 @@ def _unexplained(
 ) -> float:
     """Return the residual variance after a regression on the effects of single arguments.
 
-    It overestimates the true variance, because most effects of pairs and triples cancel too.
-    Infinite if there are too few draws.
+    In a balanced sample, effects of single arguments cancel. Most effects of pairs and triples
+    cancel too, so the result overestimates the true variance. Infinite if there are too few draws.
     """
     draws = len(part.drawn)
     freedom = draws - 1 - len(part.balanced)

@@ -96,7 +96,7 @@ class TerminalShell(Closing):
             return 0
 
     def read(self, timeout: float | None = None) -> bytes:
-        """Return the next output; empty at the end, and without output within `timeout` seconds."""
+        """Return the next output; empty if the shell ended, or was silent for `timeout` seconds."""
         if self._over or not select.select([self._master], [], [], timeout)[0]:
             return b""
         try:

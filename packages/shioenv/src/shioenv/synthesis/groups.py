@@ -25,9 +25,9 @@ from shioenv.synthesis.stream import USED_UP, DigestSet, SampleStream
 from shioenv.synthesis.traces import Sample
 
 GROUPS = 16
-"""Number of groups (our choice). A stream of less than three times as many commands has one group.
-The other commands of a group get the draws of a command without new inputs. With more groups, these
-draws would be less evenly distributed."""
+"""Number of groups (our choice). A stream with fewer than three commands per group has one group.
+If a command has no new inputs left, its draws go to the other commands of its group. With more
+groups, fewer commands would share them."""
 
 WEIGHED = 10_000
 """Number of skeletons by which groups and parts are balanced (our choice)."""
@@ -36,11 +36,12 @@ FEW_OPTIONS = 4
 """Commands with fewer options have few inputs. No group consists of them alone."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
-"""Share of single commands that get an option in turn: 1/300 for each option, up to 0.6."""
+"""Share of a single command's draws in which its next option is prescribed: 1/300 for each of its
+options, at most 0.6."""
 
 COMPOSED = 0.1
-"""Share of single commands without a new input that become the first of a composite input; the
-others are replaced by another skeleton."""
+"""Probability that a command whose draw gave no new input is drawn again, as the first of a
+composite input. Otherwise another skeleton of the group is used."""
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -176,7 +176,7 @@ class UniformPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """The settings of a policy. A file sets any of them by name; the others have their defaults.
+    """The settings of a policy. A file sets any of them by name; all other settings have defaults.
 
     Errors: UsageError for a probability or share out of its range.
     """

@@ -2,7 +2,7 @@
 
 `gcs` permits the leftmost nonterminal's own productions (Section 4.3). The paper's unconstrained
 sampling has two interpretations, and both are implemented. `ucs` permits every command's options,
-but only at option slots, consistent with the released rows. `ucs-universal` permits every
+but only at option slots, as in the dataset that the paper released. `ucs-universal` permits every
 production everywhere.
 """
 
@@ -35,7 +35,8 @@ MAX_ATTEMPTS = 200
 """Number of draws of one input; if all are outside the limits, an error is raised."""
 
 OWN_ATTEMPTS = 8
-"""Ordinary draws for an input of a given length, before repetitions are steered towards it."""
+"""Ordinary draws for an input of a given length. In later draws, repeated arguments (`FILE...`) are
+continued until the length is reached (*steered* draws)."""
 
 STEERED_ATTEMPTS = 24
 """Steered draws for an input of a given length, before the command counts as having none."""
@@ -43,7 +44,8 @@ STEERED_ATTEMPTS = 24
 UNIVERSAL_ATTEMPTS = 5000
 """Draws of `ucs-universal` for an input of a given length.
 
-Any start symbol can reach any length, but mostly without a repetition, so draws cannot be steered.
+Any start symbol can reach any length, but mostly without repeated arguments, so draws cannot be
+steered.
 The rarest lengths, 9 to 11, occur once in 280 draws.
 """
 
@@ -121,7 +123,7 @@ class Sampler:
         self.horizon = horizon
         self.policy = policy or WeightedPolicy()
         self._grammatical = sampler == "gcs"
-        # Several arguments that replace a part of one argument are not counted in advance.
+        # A part of an argument can become several arguments, which may exceed the horizon.
         self._overflows = sampler == "ucs-universal"
         self.table = ProductionTable(united(grammars), permitted_by(sampler, grammars))
 
@@ -145,9 +147,9 @@ class Sampler:
         """Draw one input with exactly `length` arguments; None if none was found.
 
         `OWN_ATTEMPTS` draws follow the policy, within the length. Then come `STEERED_ATTEMPTS`
-        draws, in which a LengthPolicy steers repetitions to the length. With `ucs-universal` there
-        are `UNIVERSAL_ATTEMPTS` draws instead, all by the policy. If `draw` would raise an error,
-        this returns None.
+        draws, in which a LengthPolicy continues repeated arguments up to the length. With
+        `ucs-universal` there are `UNIVERSAL_ATTEMPTS` draws instead, all by the policy. If `draw`
+        would raise an error, this returns None.
         """
         if length > self.horizon:
             return None

@@ -19,15 +19,15 @@ JOINED = 0.25
 """Share of short options' values that are joined, if a table has no counts."""
 
 TRAILING = 0.05
-"""Share of commands whose options follow their operands, where permitted. In real usage it is 4%;
-2% have only their last option behind an operand."""
+"""Probability that options are moved behind the operands, where permitted. Some commands have no
+options or operands, so the share is lower; in real usage it is 4%."""
 
 DEPTH_LATER = 0.14
 """Share of `find` commands whose `-maxdepth` follows a test (from real usage). `find` prints a
 warning about that."""
 
 ONE_BEHIND = 0.04
-"""Share of commands whose last option follows an operand, where permitted."""
+"""Probability that only the last of several options is moved (2% of commands in real usage)."""
 
 
 def depth_later(words: list[str]) -> list[str]:
@@ -93,7 +93,7 @@ class OptionSpelling:
         """Return the index of the first word that may belong to a nested command (`xargs ls -l`).
 
         Options before this word belong to the command itself. If options may follow operands, all
-        options do.
+        options belong to it.
         """
         if self.grammar.header.permutes:
             return len(words)

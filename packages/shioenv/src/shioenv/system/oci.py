@@ -91,7 +91,7 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
 
 
 def unpack_layout(archive: Path, directory: Path) -> bool:
-    """Unpack the archive of an OCI layout; return False if the file is no such archive.
+    """Unpack the archive of an OCI layout; return False if the file is not such an archive.
 
     Only the files of a layout are unpacked. Errors: RootfsTarError for a damaged archive.
     """

@@ -113,7 +113,7 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """Checksums of the tree's names and attributes, by the part that is in memory.
+        """Checksums of the tree's names and attributes, for each `LowerForm`.
 
         Empty for systems built before these checksums were recorded.
         """

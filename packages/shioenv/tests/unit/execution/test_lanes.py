@@ -225,30 +225,6 @@ def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
         thread.join(60)
 
 
-def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path, clock: Clock) -> None:
-    """Each waits for the others: the sum of their times would exceed the elapsed time."""
-    many = 4
-    opening = threading.Barrier(many, action=lambda: clock.move(0.02))
-
-    def opens() -> FakeRunner:
-        opening.wait(30)
-        return FakeRunner(str(tmp_path))
-
-    opened = [Lane(opens) for _ in range(many)]
-    threads = [threading.Thread(target=lane.open) for lane in opened]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(lane.effort.opening_seconds for lane in opened) == pytest.approx(0.02)
-    for lane in opened:
-        seconds = lane.effort.opening_seconds
-        lane.open()
-        assert lane.effort.opening_seconds == seconds, "it is open"
-        assert lane.effort.lane_seconds <= 0, "what others took of it is not its own"
-        lane.close()
-
-
 def test_what_an_execution_took_is_told_apart(tmp_path: Path, clock: Clock) -> None:
     lane = Lane(lambda: Slow(str(tmp_path), clock))
     lane.open()
