@@ -150,7 +150,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
     """
     from rich.text import Text
 
-    from shioenv.grammar.bind import bind_all
+    from shioenv.grammar.bind import bind
     from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
@@ -164,7 +164,10 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         built = None
     versions = built.versions if built else None
     grammars = load_grammars(versions=versions, own=own_grammars(own))
-    grounded = count_grammars_size(bind_all(grammars, catalogue(built))).grounded if built else None
+    grounded = None
+    if built:
+        values = catalogue(built)
+        grounded = count_grammars_size(bind(each, values) for each in grammars).grounded
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
     document = {
