@@ -125,11 +125,11 @@ def asked_grammars(names: list[str] | None, own: OwnGrammars | None) -> list[tup
 
 
 def grammars_at(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
-    """Load the grammars at these places, for the program versions in a sandbox."""
+    """Load the grammars at these places, for the system of a sandbox."""
     from shioenv.grammar.library import load_grammar
 
-    versions = sandbox.system.versions
-    return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
+    clock = sandbox.system.host_clock
+    return [load_grammar(stem, host_clock=clock, directory=there) for stem, there in places]
 
 
 def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
@@ -162,8 +162,8 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         if system is not None:
             raise
         built = None
-    versions = built.versions if built else None
-    grammars = load_grammars(versions=versions, own=own_grammars(own))
+    host_clock = built is not None and built.host_clock
+    grammars = load_grammars(host_clock=host_clock, own=own_grammars(own))
     grounded = None
     if built:
         values = catalogue(built)
