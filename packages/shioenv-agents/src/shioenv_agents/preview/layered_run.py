@@ -32,7 +32,7 @@ from shioenv.sandbox.base import (
     FileStat,
     Limits,
 )
-from shioenv.sandbox.changes import parse_changes
+from shioenv.sandbox.change_records import parse_changes
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
-from shioenv.sandbox.changes import CHANGE
+from shioenv.sandbox.change_records import CHANGE
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.host_diagnosis import failure, no_user_namespace
 

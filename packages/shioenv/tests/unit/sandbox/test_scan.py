@@ -21,7 +21,7 @@ from shioenv import native
 
 SCANNING = r"""
 import ctypes, fcntl, json, os, signal, sys
-from shioenv.sandbox.changes import parse_changes
+from shioenv.sandbox.change_records import parse_changes
 
 class Buffer(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_void_p), ("length", ctypes.c_size_t), ("room", ctypes.c_size_t)]

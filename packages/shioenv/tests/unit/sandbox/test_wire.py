@@ -14,7 +14,7 @@ import pytest
 from shioenv import native
 from shioenv.behavior.typed_rows import RowKind
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
-from shioenv.sandbox.changes import CHANGE
+from shioenv.sandbox.change_records import CHANGE
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.declare import MOST_SOCKETS
 

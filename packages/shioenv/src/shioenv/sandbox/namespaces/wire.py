@@ -24,7 +24,7 @@ from shioenv.sandbox.base import (
     Request,
     refuse_limit,
 )
-from shioenv.sandbox.changes import parse_changes, scan_error
+from shioenv.sandbox.change_records import parse_changes, scan_error
 from shioenv.system import stopped
 
 
