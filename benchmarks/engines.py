@@ -77,7 +77,7 @@ def prepared(
 ) -> tuple[NumberedJob[RecordTask, RecordAnswer], Iterator[Batch]]:
     """Return the workers' job, and batches of numbered samples."""
     system = find_system()
-    grammars = load_grammars(PAPER, versions=system.versions)
+    grammars = load_grammars(PAPER, host_clock=system.host_clock)
     plan = plan_of(
         system,
         grammars,

@@ -24,7 +24,7 @@ import time
 
 import pyseccomp
 
-from shioenv.sandbox.namespaces.seccomp import filter_program
+from shioenv.sandbox.namespaces.configuration import filter_program
 
 DENIED = """add_key keyctl request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter
 io_uring_register kexec_load kexec_file_load init_module finit_module delete_module reboot swapon

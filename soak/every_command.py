@@ -89,7 +89,7 @@ def main() -> int:
 
 def programs(system: System) -> list[str]:
     """Return the names of programs on PATH without a grammar."""
-    known = {grammar.name for grammar in load_grammars(versions=system.versions)}
+    known = {grammar.name for grammar in load_grammars(host_clock=system.host_clock)}
     with open_sandbox(system.name) as sandbox:
         listed = sandbox.run('IFS=:; ls -L $PATH 2>/dev/null | grep -v ":$"').output.decode()
     return sorted({name for name in listed.split() if name not in known and name != "["})

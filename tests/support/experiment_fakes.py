@@ -24,7 +24,7 @@ SYSTEM: Any = SimpleNamespace(
     name="fake",
     digest="d1935",
     packages={},
-    versions={},
+    host_clock=False,
     declaration=SimpleNamespace(start_directory=HOME),
 )
 

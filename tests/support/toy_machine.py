@@ -34,7 +34,7 @@ NOW = {"month": "Jan", "day": 2, "year": 2026, "time": "03:04"}
 SYSTEM: Any = SimpleNamespace(
     name="toy",
     digest=DIGEST,
-    versions={},
+    host_clock=False,
     index={},
     profile=None,
     declaration=SimpleNamespace(instant=datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.answer_json import behavior_json, behavior_of
-from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
+from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor
 from shioenv.errors import (
     AnswerError,
     HostError,
@@ -26,7 +26,7 @@ from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.text import short_repr
 from shioenv_eval.metrics import PredictorAnswer, Status
-from shioenv_eval.predictor_pool import Bounds, PredictorPool
+from shioenv_eval.predictor_pool import Bounds, PredictorPool, unable
 from shioenv_eval.results import (
     NO_ANSWERS,
     JudgedPredictor,

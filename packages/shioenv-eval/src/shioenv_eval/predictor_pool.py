@@ -20,12 +20,10 @@ from shioenv.domain.predictor import (
     START_SECONDS,
     PatchLevel,
     Training,
-    level_of,
     make_predictor,
-    unable,
 )
 from shioenv.domain.runner import State, answer_of
-from shioenv.errors import Abstained, AnswerError, HostError
+from shioenv.errors import Abstained, AnswerError, HostError, PredictorError, ShioenvError
 from shioenv.execution.job import STARTING
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.system import stopped
@@ -295,6 +293,24 @@ class _Worker(WorkerProcess):
     def rest(self, facts: Ready) -> None:
         self.facts, self.resting = facts, True
         self.deadline = float("inf")
+
+
+def level_of(predictor: Any) -> PatchLevel:
+    """Return a predictor's patch level; the default is `full`.
+
+    Errors: PredictorError for a level other than `full` and `files`.
+    """
+    level = getattr(predictor, "patch_level", PatchLevel.FULL)
+    if level not in (PatchLevel.FULL, PatchLevel.FILES):
+        raise PredictorError(f"patch_level is {level!r}, not full or files")
+    return PatchLevel(level)
+
+
+def unable(error: BaseException) -> str:
+    """Format an error as one text, with its hint if it has one."""
+    if isinstance(error, ShioenvError):
+        return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+    return f"{type(error).__name__}: {error}"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from shioenv_eval.grammars.grammar_check import run_examples
 
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_no_option_is_missing_and_none_unknown(observer: SandboxRunner, name: str) -> None:
-    grammar = load_grammar(name, versions=observer.system.versions)
+    grammar = load_grammar(name, host_clock=observer.system.host_clock)
     found = help_coverage(grammar, lambda text: observer.run(text).text)
     assert found.documented or not re.search(r"^ +-", observer.run(f"help {name}").text, re.M)
     assert [gap.option for gap in found.missing] == []
@@ -26,6 +26,6 @@ def test_examples_do_what_they_say(observer: SandboxRunner, name: str) -> None:
         behavior = observer.run(text)
         return behavior.exit_code, behavior.text
 
-    grammar = load_grammar(name, versions=observer.system.versions)
+    grammar = load_grammar(name, host_clock=observer.system.host_clock)
     failed = {one.text: one.failures for one in run_examples([grammar], run) if one.failures}
     assert failed == {}

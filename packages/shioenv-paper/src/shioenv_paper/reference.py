@@ -243,7 +243,7 @@ def scores_by_rule(
     """
     plan, system = read_manifest(directory).plan, setting.system
     wanted = {score.session_id for score in scores}
-    grammars = load_grammars(chosen_grammars(plan.drawing.commands), versions=system.versions)
+    grammars = load_grammars(chosen_grammars(plan.drawing.commands), host_clock=system.host_clock)
     described = {"format": "shioenv-rules", **plan.to_json()}
     with InputJournal(directory / "rules", described, Decoder(Rescored).decode) as journal:
         missing = wanted - journal.tried.keys()

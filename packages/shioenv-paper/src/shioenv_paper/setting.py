@@ -112,7 +112,7 @@ class Stream:
 
 def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
     """Return the first `count` samples of a dataset with this drawing."""
-    grammars = load_grammars(chosen_grammars(drawing.commands), versions=system.versions)
+    grammars = load_grammars(chosen_grammars(drawing.commands), host_clock=system.host_clock)
     plan = plan_of(system, grammars, drawing)
     origin = {
         "seed": drawing.seed,

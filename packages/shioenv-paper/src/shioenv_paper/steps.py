@@ -165,9 +165,7 @@ def _samples(
         seed=setting.seed, policy="paper", composite_share=0.0, start_directories=(cwd,)
     )
     grammars = grammars_for(system, drawing)
-    drawn = partial(
-        draw_samples, drawing, catalogue=partial(catalogue, system), versions=system.versions
-    )
+    drawn = partial(draw_samples, drawing, catalogue=partial(catalogue, system))
     setting.data.mkdir(parents=True, exist_ok=True)
     atomic_write(settings := setting.data / "once.json", json.dumps(OURS).encode())
     once = sample(replace(drawing, policy=str(settings)), system=system, grammars=grammars)

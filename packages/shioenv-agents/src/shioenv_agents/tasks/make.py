@@ -24,7 +24,7 @@ from shioenv.domain.behavior import NOTHING
 from shioenv.domain.context import Context, keys, pointer
 from shioenv.domain.inputs import Input
 from shioenv.domain.names import name_bytes, name_text
-from shioenv.domain.patch import ContextPatch, without_contents
+from shioenv.domain.patch import ContextPatch, is_content
 from shioenv.domain.record import Record
 from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob
@@ -344,8 +344,8 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
         dated = area == "fs" and len(parts) == 2 and parts[1] in DATES
         return place not in paths and not (dated and is_directory(files[parts[0]]))
 
-    kept = ContextPatch(tuple(one for one in patch.operations if counts(one[1])))
-    return without_contents(kept)
+    operations = (one for one in patch.operations if not is_content(one))
+    return ContextPatch(tuple(one for one in operations if counts(one[1])))
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:

@@ -125,11 +125,11 @@ def asked_grammars(names: list[str] | None, own: OwnGrammars | None) -> list[tup
 
 
 def grammars_at(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
-    """Load the grammars at these places, for the program versions in a sandbox."""
+    """Load the grammars at these places, for the system of a sandbox."""
     from shioenv.grammar.library import load_grammar
 
-    versions = sandbox.system.versions
-    return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
+    clock = sandbox.system.host_clock
+    return [load_grammar(stem, host_clock=clock, directory=there) for stem, there in places]
 
 
 def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
@@ -150,7 +150,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
     """
     from rich.text import Text
 
-    from shioenv.grammar.bind import bind_all
+    from shioenv.grammar.bind import bind
     from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
@@ -162,9 +162,12 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         if system is not None:
             raise
         built = None
-    versions = built.versions if built else None
-    grammars = load_grammars(versions=versions, own=own_grammars(own))
-    grounded = count_grammars_size(bind_all(grammars, catalogue(built))).grounded if built else None
+    host_clock = built is not None and built.host_clock
+    grammars = load_grammars(host_clock=host_clock, own=own_grammars(own))
+    grounded = None
+    if built:
+        values = catalogue(built)
+        grounded = count_grammars_size(bind(each, values) for each in grammars).grounded
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
     document = {

@@ -118,7 +118,7 @@ def given_cases(system: System, questions: Sequence[Question]) -> list[DrawnCase
 
     An input whose tokens do not give back its text becomes one token, so it keeps its arguments.
     """
-    parser = InputParser(load_grammars(versions=system.versions))
+    parser = InputParser(load_grammars(host_clock=system.host_clock))
     found: dict[tuple[str, tuple[str, ...], str], DrawnCase] = {}
     for question in questions:
         parsed = parser.parse(question.input)
@@ -142,7 +142,7 @@ class CaseStream:
     def __init__(self, system: System, commands: Sequence[str] = (), seed: int = 0) -> None:
         self._system, self._seed = system, seed
         self._cwd = system.declaration.session.start_directories[0]
-        self._grammars = load_grammars(chosen_grammars(commands), versions=system.versions)
+        self._grammars = load_grammars(chosen_grammars(commands), host_clock=system.host_clock)
         settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8, groups=False)
         sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=HORIZON)
         values = catalogue(system, self._cwd)

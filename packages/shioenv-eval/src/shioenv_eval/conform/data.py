@@ -251,7 +251,7 @@ def _write(
         "system": system.name,
         "system_digest": system.digest,
         "grammar_digest": grammar_digest(
-            load_grammars(chosen_grammars(choice.commands), versions=system.versions),
+            load_grammars(chosen_grammars(choice.commands), host_clock=system.host_clock),
             {cwd: catalogue(system, cwd)},
         ),
         "commands": list(choice.commands),

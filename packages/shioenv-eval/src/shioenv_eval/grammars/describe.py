@@ -410,7 +410,7 @@ def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar
     """
     own = own or grammars_of_system(system.name)
     values = catalogue(system, system.declaration.session.start_directories[0])
-    loaded = load_grammars(versions=system.versions, own=own)
+    loaded = load_grammars(host_clock=system.host_clock, own=own)
     grammars = {grammar.name: grammar for grammar in loaded}
     for name, grammar in grammars.items():
         with suppress(UnboundTokenError):

@@ -169,7 +169,7 @@ def coverage_of_records(directory: str | Path) -> OptionCoverage:
     plan = read_manifest(directory).plan
     shipped = names_of_grammars()
     names = [name for name in plan.drawing.commands if name in shipped] or ["paper"]
-    grammars = load_grammars(chosen_grammars(names), versions=plan.packages)
+    grammars = load_grammars(chosen_grammars(names))
     found = OptionCoverage({grammar.name: grammar for grammar in grammars})
     for record in read_records(directory, unfinished=True):
         found.add_record(record)

@@ -51,7 +51,7 @@ def check_grammars(
     faults: list[Fault] = []
     for name in names if names is not None else names_of_grammars(directory):
         try:
-            grammar = checked_grammar(name, None, directory)
+            grammar = checked_grammar(name, directory)
         except FaultyGrammarError as error:
             faults += error.faults
             continue

@@ -214,7 +214,7 @@ def grammar_report(
     """
     built = find_system(system)
     executor = executor or LocalExecutor()
-    grammars = load_grammars(versions=built.versions)
+    grammars = load_grammars(host_clock=built.host_clock)
     size = size_of(grammars)
     tell("options: comparing with the system's help texts")
     with open_sandbox(built) as sandbox:

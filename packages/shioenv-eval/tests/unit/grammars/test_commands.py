@@ -28,7 +28,7 @@ def test_the_grammar_has_no_fault_and_its_examples_parse(name: str) -> None:
 def test_the_grammar_shows_enough_examples(name: str) -> None:
     grammar = load_grammar(name)
     assert len(grammar.examples) >= 4
-    where_the_host_tells_the_time = load_grammar(name, versions={"clock": "host"})
+    where_the_host_tells_the_time = load_grammar(name, host_clock=True)
     assert where_the_host_tells_the_time.header.volatile == bool(grammar.header.volatile_reason)
 
 

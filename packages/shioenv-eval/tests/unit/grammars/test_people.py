@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from shioenv.errors import TraceError, UsageError
-from shioenv.grammar.bind import bind, bind_all, stand_in_catalogue
+from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser
@@ -290,7 +290,7 @@ def test_commands_are_drawn_half_by_use_and_half_uniformly() -> None:
 
 
 def test_bound_grammars_are_all_that_a_writer_needs() -> None:
-    grammars = bind_all([loaded("df"), loaded("ls")], CATALOGUE)
+    grammars = [bind(loaded(name), CATALOGUE) for name in ("df", "ls")]
     table = Sampler("gcs", grammars).table
     for grammar in grammars:
         made = CommandWriter(grammar, table, CATALOGUE, PolicySettings(once=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import posixpath
@@ -12,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from shioenv.domain.context import MONTHS, FileEntry
-from shioenv.domain.names import file_key, name_bytes, place_in_directory
+from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.grammar.traits import PATHS
@@ -223,7 +224,15 @@ def _places(
     return made
 
 
-_place = lru_cache(maxsize=20_000)(place_in_directory)
+@lru_cache(maxsize=20_000)
+def _place(name: bytes) -> int:
+    """Return the sort key of a name when a directory of the pristine system is listed.
+
+    The order is our choice. The sandbox creates files in the order of the first 8 bytes of their
+    names' SHA-256, little-endian (`native/around/tree.c`). The directories are in a tmpfs, which
+    lists the newest file first.
+    """
+    return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")
 
 
 @dataclass(frozen=True)

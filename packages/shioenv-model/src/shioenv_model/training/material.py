@@ -308,7 +308,7 @@ def probe_inputs(system: System, count: int, seed: int) -> list[str]:
     files = _files(system)
     rng = random.Random(seed)
     made: list[str] = []
-    for grammar in load_grammars(versions=system.versions):
+    for grammar in load_grammars(host_clock=system.host_clock):
         command = " ".join(grammar.command_tokens[0].split()) or grammar.name
         if "-" in grammar.name and grammar.name.startswith(f"{command}-"):
             command = grammar.name.replace("-", " ", 1)

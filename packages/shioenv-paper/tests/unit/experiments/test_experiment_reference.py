@@ -141,7 +141,7 @@ def _system(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
     monkeypatch.setattr(reference, "sample", some)
-    monkeypatch.setattr(reference, "load_grammars", lambda names, versions: [])
+    monkeypatch.setattr(reference, "load_grammars", lambda names, host_clock: [])
     monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
 
 

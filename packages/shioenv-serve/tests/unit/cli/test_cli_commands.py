@@ -34,7 +34,7 @@ class Sandbox(ScriptedRunner):
     system: Any = SimpleNamespace(
         name="debian-12",
         packages={},
-        versions={},
+        host_clock=False,
         declaration=SimpleNamespace(start_directory="/home/ubuntu"),
     )
 

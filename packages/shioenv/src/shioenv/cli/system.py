@@ -235,7 +235,7 @@ def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
     from shioenv.synthesis.sample import lacking
     from shioenv.system.importing import unread
 
-    grammars = load_grammars(versions=system.versions)
+    grammars = load_grammars(host_clock=system.host_clock)
     missing, unseen = lacking(system, grammars), unread(system)
     rows = {
         "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar exist",

@@ -84,10 +84,10 @@ def import_commands(
 
     `read` replaces `read_list` as the reader of the file, for example for logs of a honeypot.
 
-    Each input is parsed with the grammars for the system's package versions. It is executed in the
-    start directory given in its line, else in one drawn with the list's seed. It is scored and
-    recorded as in `generate`. The same list, arguments and system give the same bytes, with any
-    executor. Repeat an interrupted call to resume it.
+    Each input is parsed with the grammars for the system. It is executed in the start
+    directory given in its line, else in one drawn with the list's seed. It is scored and recorded
+    as in `generate`. The same list, arguments and system give the same bytes, with any executor.
+    Repeat an interrupted call to resume it.
 
     A line that cannot be recorded is left out and listed with its number:
 
@@ -103,7 +103,7 @@ def import_commands(
     `generate` afterwards.
     """
     built = find_system(system)
-    grammars = load_grammars(versions=built.versions)
+    grammars = load_grammars(host_clock=built.host_clock)
     directories = commands.start_directories or built.declaration.session.start_directories
     accepted = (read or read_list)(commands, InputParser(grammars), directories, built.is_directory)
     if not accepted.samples:

@@ -6,7 +6,6 @@ Values of variables are rarely decoded, so their backslashes are not doubled, fo
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
@@ -45,13 +44,3 @@ def file_key(path: bytes, start: bytes) -> str:
     if path.startswith(inside):
         return name_text(path[len(inside) :]) or "."
     return "." if path == start else name_text(path)
-
-
-def place_in_directory(name: bytes) -> int:
-    """Return the sort key of a name when a directory of the pristine system is listed.
-
-    The order is our choice. The sandbox creates files in the order of the first 8 bytes of their
-    names' SHA-256, little-endian (`native/around/tree.c`). The directories are in a tmpfs, which
-    lists the newest file first.
-    """
-    return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

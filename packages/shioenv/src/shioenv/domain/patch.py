@@ -138,11 +138,6 @@ def with_contents(
     return ContextPatch((*patch.operations, *silent)) if silent else patch
 
 
-def without_contents(patch: ContextPatch) -> ContextPatch:
-    """Remove the operations that `with_contents` adds."""
-    return ContextPatch(tuple(each for each in patch.operations if not is_content(each)))
-
-
 def _check(operation: Operation) -> None:
     code = operation[0] if operation else None
     length = _LENGTHS.get(code) if isinstance(code, str) else None

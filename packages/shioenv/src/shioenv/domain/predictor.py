@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, Protocol, runtime_checkable
 
 from shioenv.domain.runner import Runner
-from shioenv.errors import MissingExtraError, PredictorError, ShioenvError, did_you_mean
+from shioenv.errors import MissingExtraError, PredictorError, did_you_mean
 from shioenv.guests import installed_points
 
 GROUP = "shioenv.predictors"
@@ -137,21 +137,3 @@ def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predi
     maker: Maker = find_predictor(name).load()
     made: Predictor = maker(Setting(name.partition(":")[2], system, start, **bounds))
     return made
-
-
-def level_of(predictor: Any) -> PatchLevel:
-    """Return a predictor's patch level; the default is `full`.
-
-    Errors: PredictorError for a level other than `full` and `files`.
-    """
-    level = getattr(predictor, "patch_level", PatchLevel.FULL)
-    if level not in (PatchLevel.FULL, PatchLevel.FILES):
-        raise PredictorError(f"patch_level is {level!r}, not full or files")
-    return PatchLevel(level)
-
-
-def unable(error: BaseException) -> str:
-    """Format an error as one text, with its hint if it has one."""
-    if isinstance(error, ShioenvError):
-        return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
-    return f"{type(error).__name__}: {error}"

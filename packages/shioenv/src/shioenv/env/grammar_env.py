@@ -131,14 +131,14 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         if grammars is None and catalogue is None:
             self.tables = shared_tables(find_system(system), commands, directories, sampler, own)
         else:
-            versions = None
+            host_clock = False
             if catalogue is None:
                 built = find_system(system)
-                versions, catalogue = built.versions, partial(catalogue_of, built)
+                host_clock, catalogue = built.host_clock, partial(catalogue_of, built)
             loaded = grammars
             if loaded is None:
                 names = () if commands == () else chosen_grammars(commands or (), own)
-                loaded = load_grammars(names, versions=versions, own=own)
+                loaded = load_grammars(names, host_clock=host_clock, own=own)
             self.tables = GrammarTables(loaded, catalogue, directories, sampler)
         self.productions: tuple[Production, ...] = self.tables.productions
         """The production of each action."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -89,10 +89,3 @@ def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
         )
     pipe = grammar.pipe if grammar.pipe in kept else None
     return replace(grammar, productions=kept, pipe=pipe)
-
-
-def bind_all(
-    grammars: Iterable[Grammar], catalogue: Mapping[str, Sequence[str]]
-) -> tuple[Grammar, ...]:
-    """Bind several grammars to one system."""
-    return tuple(bind(grammar, catalogue) for grammar in grammars)

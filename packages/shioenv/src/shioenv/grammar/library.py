@@ -91,27 +91,25 @@ def choosable() -> tuple[str, ...]:
     return *SETS, *names_of_grammars()
 
 
-def load_grammar(
-    name: str, *, versions: Mapping[str, str] | None = None, directory: Path = COMMANDS
-) -> Grammar:
+def load_grammar(name: str, *, host_clock: bool = False, directory: Path = COMMANDS) -> Grammar:
     """Load and validate the grammar called `name`.
 
-    `versions` is `System.versions` of the target system. Shipped grammars are cached, and only
+    `host_clock` is `System.host_clock` of the target system. Shipped grammars are cached, and only
     their syntax is checked. Errors: UnknownGrammarError with the nearest name. FaultyGrammarError
     with all faults of the grammar.
     """
     if directory == COMMANDS:
-        return _shipped(name, frozenset((versions or {}).items()))
-    return checked_grammar(name, versions, directory)
+        return _shipped(name, host_clock)
+    return checked_grammar(name, directory, host_clock=host_clock)
 
 
 @lru_cache(maxsize=512)  # enough for all shipped grammars on two systems
-def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
-    return checked_grammar(name, dict(versions), COMMANDS, whole=False)
+def _shipped(name: str, host_clock: bool) -> Grammar:
+    return checked_grammar(name, COMMANDS, host_clock=host_clock, whole=False)
 
 
 def checked_grammar(
-    name: str, versions: Mapping[str, str] | None, directory: Path, *, whole: bool = True
+    name: str, directory: Path, *, host_clock: bool = False, whole: bool = True
 ) -> Grammar:
     """Parse a grammar and raise its faults; `whole` adds checks that span several lines.
 
@@ -120,7 +118,7 @@ def checked_grammar(
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
-    loaded = _read(path, versions)
+    loaded = _read(path, host_clock)
     faults = (*loaded.faults, *(check(loaded) if whole else ()))
     if faults:
         raise FaultyGrammarError(faults)
@@ -153,28 +151,28 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
     return UnknownGrammarError(f"no such file: {path}", hint=hint)
 
 
-def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
+def _read(path: Path, host_clock: bool = False) -> Loaded:
     # undecodable bytes become U+FFFD, which is reported as a fault of the line
     text = read_grammar_file(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
-    return read_grammar(text, path.name, versions)
+    return read_grammar(text, path.name, host_clock=host_clock)
 
 
 def load_grammars(
     names: Iterable[str] | None = None,
     *,
-    versions: Mapping[str, str] | None = None,
+    host_clock: bool = False,
     directory: Path = COMMANDS,
     own: OwnGrammars | None = None,
 ) -> tuple[Grammar, ...]:
     """Load and validate these grammars (default: all) in the given order (default: by name).
 
-    `own` grammars are added to those of `directory`, and replace those of the same name. `versions`
-    is as for `load_grammar`. Errors: UnknownGrammarError; FaultyGrammarError with the faults of
-    *all* the files.
+    `own` grammars are added to those of `directory`, and replace those of the same name.
+    `host_clock` is as for `load_grammar`. Errors: UnknownGrammarError; FaultyGrammarError with the
+    faults of *all* the files.
     """
     faults: list[Fault] = []
     with _uncollected():
-        grammars = tuple(_faultless(names, versions, directory, faults, own))
+        grammars = tuple(_faultless(names, host_clock, directory, faults, own))
     if faults:
         raise FaultyGrammarError(faults)
     return grammars
@@ -194,7 +192,7 @@ def _uncollected() -> Iterator[None]:
 
 def _faultless(
     names: Iterable[str] | None,
-    versions: Mapping[str, str] | None,
+    host_clock: bool,
     directory: Path,
     faults: list[Fault],
     own: OwnGrammars | None = None,
@@ -205,7 +203,7 @@ def _faultless(
         if own and not (there / f"{name}.grammar").is_file():
             raise _unknown(name, directory, own)
         try:
-            yield load_grammar(name, versions=versions, directory=there)
+            yield load_grammar(name, host_clock=host_clock, directory=there)
         except FaultyGrammarError as error:
             faults += error.faults
 

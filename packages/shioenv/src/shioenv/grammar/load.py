@@ -381,15 +381,13 @@ class Loaded:
     places: Mapping[tuple[Nonterminal, Body], tuple[int, int]]
 
 
-def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None) -> Loaded:
+def read_grammar(text: str, path: str, *, host_clock: bool = False) -> Loaded:
     """Parse a grammar in `text`; faults are returned rather than raised.
 
-    `path` is the file's name in faults; its stem must be the command's name. `versions` is
-    `System.versions` of the target system. If the `clock` in `versions` is `host`, programs see the
-    host's time, which differs between runs. Errors: FaultyGrammarError if the shared definitions
+    `path` is the file's name in faults; its stem must be the command's name. `host_clock` is
+    `System.host_clock` of the target system. Errors: FaultyGrammarError if the shared definitions
     have faults.
     """
-    host_clock = (versions or {}).get("clock") == "host"
     source = LineParser(path, text).source
     volatile = frozenset({"volatile", "clock"} if host_clock else {"volatile"})
     header = _header(source, host_clock)

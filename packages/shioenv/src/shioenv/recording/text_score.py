@@ -52,16 +52,16 @@ def read_arguments(
 ) -> Reading:
     """Parse a line of shell into an input with its arguments.
 
-    A command's arguments are parsed with its grammar, in the version that `system` has; `own`
-    grammars take precedence over the shipped ones. Without a grammar, every shell word is an
-    argument. Never fails: a line that bash will refuse is an input too.
+    A command's arguments are parsed with its grammar for `system`; `own` grammars take precedence
+    over the shipped ones. Without a grammar, every shell word is an argument. Never fails: a line
+    that bash will refuse is an input too.
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+|[\[:]", text)}
     own = own or (grammars_of_system(system.name) if system else None)
     known = names_of_grammars(own=own)
     names = [name for name in known if name in words or name.split("-")[0] in words]
-    versions = system.versions if system else None
-    parser = InputParser(load_grammars(names, versions=versions, own=own))
+    host_clock = system is not None and system.host_clock
+    parser = InputParser(load_grammars(names, host_clock=host_clock, own=own))
     shell_input = parser.parse(text)
     unknown, by_words = [], []
     for segment in shell_input.segments:
@@ -93,7 +93,7 @@ def score(
     `budget` sub-inputs, drawn with `seed` (`estimate_irreducibility`). `cwd` is a start directory;
     None for the system's first one. `runner` may be any runner. Without a runner, a sandbox of
     `system` with these `limits` is opened for the call. With a runner, `limits` are not used, and
-    `system` only determines the grammars' versions. Errors: UsageError, and those of `open_sandbox`
+    `system` only determines the grammars. Errors: UsageError, and those of `open_sandbox`
     and the runner.
     """
     if runner is None:

@@ -76,7 +76,7 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
     names = chosen_grammars(drawing.commands, own)
-    grammars = load_grammars(names, versions=system.versions, own=own)
+    grammars = load_grammars(names, host_clock=system.host_clock, own=own)
     missing = lacking(system, grammars)
     named = set(missing).intersection(drawing.commands)
     if named or (missing and len(missing) == len(grammars)):
@@ -117,7 +117,7 @@ def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
     names = [*{*chosen_grammars(drawing.commands, own)}.difference(drawing.commands)]
-    missing = lacking(system, load_grammars(sorted(names), versions=system.versions, own=own))
+    missing = lacking(system, load_grammars(sorted(names), host_clock=system.host_clock, own=own))
     if missing:
         yield f"note: skipping commands that {system.name} lacks: {', '.join(missing)}"
     replaced = set(own.names).intersection(names_of_grammars()) if own else ()
@@ -135,7 +135,7 @@ def sample(
 ) -> Iterator[Sample]:
     """Draw `count` distinct inputs from grammars for a system, without executing them.
 
-    The inputs use the system's names, package versions and start directories, unless the drawing
+    The inputs use the system's names and start directories, unless the drawing
     specifies start directories. `system` is as for `open_sandbox`. `settings` override those of the
     drawing: `seed`, `commands`, `policy` and the others. `grammars` replaces the result of
     `grammars_for`. See `draw_samples` for the method. Errors: those of `draw_samples`,
@@ -149,7 +149,6 @@ def sample(
         _placed(drawing, built),
         count=count,
         catalogue=partial(system_catalogue, built),
-        versions=built.versions,
         grammars=grammars_for(built, drawing) if grammars is None else grammars,
         text=partial(_text, built),
     )
@@ -183,7 +182,6 @@ def draw_samples(
     *,
     count: int | None = None,
     catalogue: Catalogue | Callable[[str], Catalogue],
-    versions: Mapping[str, str] | None = None,
     grammars: Sequence[Grammar] | None = None,
     policy: Policy | None = None,
     text: Callable[[str], str | None] = lambda path: None,
@@ -194,9 +192,8 @@ def draw_samples(
     prefix of a longer one.
 
     `catalogue` maps tokens to the system's values, or returns such a mapping for a start directory,
-    since paths are relative to it. `versions` are the target system's packages. `grammars` and
-    `policy` replace those named by the drawing. `text` returns the text of a file of the system by
-    its absolute path, or None if it is unknown.
+    since paths are relative to it. `grammars` and `policy` replace those named by the drawing.
+    `text` returns the text of a file of the system by its absolute path, or None if it is unknown.
 
     - Each draw takes a start directory and a command, both uniformly. A command that gave no new
       input in 200 consecutive draws is used in composite inputs only. With a composite share of 0,
@@ -220,7 +217,7 @@ def draw_samples(
     check_sampler(drawing.sampler)
     settings = PolicySettings() if policy is not None else _policy_settings(drawing)
     if grammars is None:
-        grammars = load_grammars(chosen_grammars(drawing.commands), versions=versions)
+        grammars = load_grammars(chosen_grammars(drawing.commands))
     stream = _stream(drawing, catalogue, grammars, settings, policy, text)
     if not 0 <= drawing.mistakes <= 1:
         raise UsageError(

@@ -26,10 +26,6 @@ _NONE = re.compile(
 )
 """Tests for times and sizes that no file of a system has: files are up to half a year old."""
 
-_NO_TESTS = frozenset(
-    {"-depth", "-noleaf", "-mount", "-xdev", "-daystart", "-print", "-ls", "-true"}
-)
-
 _CLASSES = {"alpha": "a-zA-Z", "lower": "a-z", "upper": "A-Z", "digit": "0-9", "alnum": "a-zA-Z0-9"}
 _CLASSES |= {"space": r"\s", "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9a-fA-F"}
 

@@ -125,12 +125,9 @@ class System:
         return MappingProxyType(dict(self.facts["packages"]))
 
     @property
-    def versions(self) -> Mapping[str, str]:
-        """Package versions by name, and the source of time under the key `clock`.
-
-        Grammars depend on both.
-        """
-        return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
+    def host_clock(self) -> bool:
+        """Whether programs see the host's time, which differs between runs."""
+        return self.answers.clock == "host"
 
     @property
     def source(self) -> str:
@@ -245,9 +242,7 @@ class System:
 
         def target(place: str) -> str | None:
             entry = self.index.get(place)
-            if entry is None:
-                return None
-            return entry.target if stat.S_ISLNK(entry.mode) else ""
+            return None if entry is None else entry.target
 
         return resolve(path, target)
 
@@ -259,14 +254,11 @@ class System:
         names = set()
         for entry in self.index.values():
             directory, _, name = entry.path.rpartition("/")
-            if (directory or "/") in places and self._runs(entry.path):
-                names.add(name)
+            if (directory or "/") in places:
+                found = self.index.get(self.resolve(entry.path) or "")
+                if found is not None and stat.S_ISREG(found.mode) and found.mode & 0o111:
+                    names.add(name)
         return frozenset(names)
-
-    def _runs(self, path: str) -> bool:
-        """Whether a path resolves to an executable regular file."""
-        entry = self.index.get(self.resolve(path) or "")
-        return entry is not None and stat.S_ISREG(entry.mode) and bool(entry.mode & 0o111)
 
     def is_directory(self, path: str) -> bool:
         """Whether `path` resolves to a directory."""
@@ -274,11 +266,9 @@ class System:
         return entry is not None and stat.S_ISDIR(entry.mode)
 
     def beneath(self, directory: str) -> Iterator[IndexEntry]:
-        """Yield the entries of a directory and of everything beneath it, in index order."""
+        """Return the entries of a directory and of everything beneath it, in index order."""
         prefix = directory.rstrip("/") + "/"
-        for path, entry in self.index.items():
-            if path == directory or path.startswith(prefix):
-                yield entry
+        return (one for path, one in self.index.items() if f"{path}/".startswith(prefix))
 
     @property
     def profile(self) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ def test_a_plan_comes_back_from_its_manifest(made: Plan) -> None:
 
 def test_a_whole_number_as_the_error_comes_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "catalogue", lambda system, directory: {})
-    system: Any = SimpleNamespace(name="fake", digest="d1935", packages={}, versions={})
+    system: Any = SimpleNamespace(name="fake", digest="d1935", packages={}, host_clock=False)
     made = plan_of(
         system,
         (),

@@ -220,7 +220,7 @@ class Built:
     """Keys under which tables are shared."""
 
     def __init__(self, digest: str) -> None:
-        self.digest, self.versions = digest, None
+        self.digest, self.host_clock = digest, False
         self.programs = frozenset(names_of_grammars())
 
 

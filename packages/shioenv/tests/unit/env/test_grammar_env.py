@@ -19,7 +19,7 @@ from shioenv.errors import (
     SandboxError,
     UnknownGrammarError,
 )
-from shioenv.grammar.bind import bind_all, stand_in_catalogue
+from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Nonterminal, Production, TerminalText
 from shioenv.synthesis.samplers import Sampler, united
@@ -107,7 +107,7 @@ def test_observation_is_the_state() -> None:
 
 
 def test_what_the_sampler_draws_can_be_written_production_by_production() -> None:
-    bound = bind_all(load_grammars(COMMANDS), stand_in_catalogue())
+    bound = [bind(grammar, stand_in_catalogue()) for grammar in load_grammars(COMMANDS)]
     own = united(bound)
     sampler = Sampler("gcs", bound)
     env, _ = make()

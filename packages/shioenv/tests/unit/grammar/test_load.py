@@ -340,8 +340,7 @@ def test_what_shows_the_time_is_volatile_where_that_is_the_hosts() -> None:
     text = HEADER.replace("volatile no", "volatile clock: it shows the time")
     text += "start x <option> <a>\noptions\n  --now %clock\n<a> = p %clock | q | r %volatile\n"
     for host_clock, expected in ((False, ["<x:a> = r"]), (True, ["<x:a> = p", "<x:a> = r"])):
-        versions = {"clock": "host" if host_clock else "declared"}
-        loaded = read_grammar(text, "x.grammar", versions)
+        loaded = read_grammar(text, "x.grammar", host_clock=host_clock)
         assert loaded.faults == ()
         assert loaded.grammar.header.volatile is host_clock
         marked = [

@@ -204,4 +204,4 @@ def test_the_grammars_of_systems_have_no_faults() -> None:
         own = grammars_of_system(place.name)
         assert own is not None
         for name in own.names:
-            checked_grammar(name, None, place)
+            checked_grammar(name, place)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from shioenv import native
 from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.netlink import network_messages
-from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import (
     PROCESS,
     RLIMIT,
@@ -22,6 +23,21 @@ from shioenv.system.proc import idle_time, live_proc_files
 from shioenv.system.processes import owned_processes
 from shioenv.system.store import System
 from shioenv.system.values import UNLIMITED
+
+FILTER = Path(__file__).with_name("filter.txt")
+"""The instructions of the seccomp filter, one per line, compiled by `scripts/filter.py`."""
+
+PARENT = "parent"
+"""The placeholder in `filter.txt` for the process id of the shells' parent."""
+
+
+@cache
+def filter_program(parent: int) -> bytes:
+    """Return the filter as BPF instructions for prctl(2); `parent` is the shells' parent (pid).
+
+    Calls of other architectures (32-bit, x32) fail with ENOSYS, as on a kernel without them.
+    """
+    return native.read_filter(FILTER, {PARENT: parent})
 
 
 class ShownKernel(NamedTuple):
