@@ -186,7 +186,12 @@ def irreducibility_by_length(
     *,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Inputs per sampler (default: 50000)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Inputs per sampler (default: 50000). Charts leave out lengths with fewer than "
+            "20: use at least 300.",
+        ),
     ] = None,
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 inputs per sampler, as in the paper.")
