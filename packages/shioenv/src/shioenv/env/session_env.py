@@ -80,6 +80,11 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         directories = options.pop("start_directories", None)
         render_mode = options.pop("render_mode", None)
         self.rewards = options.pop("rewards", rewards.irreducibility)
+        if not callable(self.rewards):
+            raise EnvironmentOptionError(
+                f"rewards is {self.rewards!r:.60}, which is not a function",
+                hint="for example rewards=shioenv.env.rewards.necessary",
+            )
         modes = METADATA["render_modes"]
         if render_mode is not None and render_mode not in modes:
             message = f"unknown render mode {render_mode!r}"

@@ -5,6 +5,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from shioenv.errors import EnvironmentOptionError
 from shioenv.registration import register
 from support.nightly import by_day
 from support.paths import ROOT
@@ -145,7 +146,13 @@ def test_an_option_that_does_not_exist_is_a_type_error_that_names_it(name: str) 
     with pytest.raises(TypeError, match=r"argument 'reward'; did you mean rewards\?"):
         gymnasium.make(f"shioenv:{name}", reward=1)
     said = (ROOT / "docs" / "errors.md").read_text()
-    assert "One of `gymnasium.make` that does not exist is a `TypeError`" in said
+    assert "For an unknown option of `gymnasium.make`, a `TypeError` names" in said
+
+
+@pytest.mark.parametrize("name", ["ShIOEnv-v0", "ShIOEnv-Grammar-v0"])
+def test_a_reward_that_is_no_function_is_refused(name: str) -> None:
+    with pytest.raises(EnvironmentOptionError, match="rewards is 'necessary', which is not a func"):
+        gymnasium.make(f"shioenv:{name}", rewards="necessary")
 
 
 SPAWNED = """
