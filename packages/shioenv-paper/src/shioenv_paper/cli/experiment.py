@@ -189,8 +189,7 @@ def irreducibility_by_length(
         typer.Option(
             min=1,
             metavar="N",
-            help="Inputs per sampler (default: 50000). Charts leave out lengths with fewer than "
-            "20: use at least 300.",
+            help="Inputs per sampler (default: 50000).",
         ),
     ] = None,
     paper_size: Annotated[

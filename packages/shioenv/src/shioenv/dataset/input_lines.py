@@ -132,7 +132,7 @@ _TEXT = (
 def _refuse_known(path: str | Path, begin: bytes) -> None:
     """Raise ImportFileError for a file that begins like another kind of file."""
     if begin.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):  # of UTF-32 as well
-        raise ImportFileError(f"{path} is not UTF-8 text: it is UTF-16 or UTF-32", hint=_TEXT)
+        raise ImportFileError(f"{path} is not a text file: it is UTF-16 or UTF-32", hint=_TEXT)
     begin = begin.removeprefix(BOM_UTF8)
     if any(sign.match(begin) for sign in (PARQUET, _ARCHIVE, _MARKUP)):
         raise ImportFileError(
