@@ -101,6 +101,8 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
         try:
+            if command := recorded_command(Path(place)):
+                yield f"$ {printable(command)}\r\n".encode()
             for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
@@ -147,6 +149,19 @@ def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
                 yield AsciicastEvent(float(seconds), str(kind), str(text))
             except (ValueError, TypeError, OverflowError):
                 continue
+
+
+def recorded_command(file: Path) -> str | None:
+    """Return the command in a recording's title; None for a shell, or if there is no title.
+
+    Errors: OSError as `open_regular` raises it.
+    """
+    with open_regular(file) as lines:
+        try:
+            title = parse_json(next(iter(lines), b"")).get("title")
+        except (ValueError, AttributeError):
+            return None
+    return title if isinstance(title, str) and title != "shell" else None
 
 
 _SEQUENCE: Final = re.compile(
