@@ -124,10 +124,20 @@ class RepeatedLine:
     refusal: str | None = None
     """The reason why the line was not executed."""
 
+    @property
+    def unknown(self) -> list[str]:
+        """The fields that were not compared, because the log lacks or truncates them."""
+        told = self.line.told
+        absent = [name for name in ("exit_code", "output") if told.get(name) is None]
+        fields = {"output": "output", "output_b64": "output", "context_patch": "files"}
+        cut = [field for name, field in fields.items() if is_cut(told, name)]
+        return list(dict.fromkeys(absent + cut))
+
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON document."""
         return {
             "input": self.line.text, "differs": list(self.differs),
+            "not_compared": self.unknown,
             "logged": dict(self.line.told),
             "again": None if self.behavior is None else behavior_json(self.behavior),
             **({} if self.refusal is None else {"refusal": self.refusal}),

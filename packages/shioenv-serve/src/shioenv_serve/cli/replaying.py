@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from shioenv.cli.printing import printable, table
+from shioenv.cli.printing import counted, printable, table
 from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import open_regular
@@ -53,23 +53,41 @@ def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
             shell.run(f"cd {quoted(account.home)}")
         done = list(repeated(visit.lines, shell))
     document = {**visit.to_json(), "lines": [line.to_json() for line in done]}
-    return Printout(document, list(_compared(done)), status=int(any(x.differs for x in done)))
+    return Printout(document, list(compared(done)), status=int(any(x.differs for x in done)))
 
 
-def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+def compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+    """Format what was compared of each line, and the changes that differ."""
     from shioenv.domain.readable import changes
 
     for line in done:
-        told = ", ".join(line.differs) or "the same"
-        if line.behavior is None:
-            told = f"not executed: {line.refusal}"
-        yield f"{printable(line.line.text)}: {told}"
+        yield f"{printable(line.line.text)}: {_comparison(line)}"
         if line.behavior is not None and "files" in line.differs:
             yield from (f"  logged: {text}" for text in _changes(line.line.told))
             operations = line.behavior.patch.operations
             yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
-    yield f"{same} of {len(done)} lines behaved as before"
+    yield f"no difference in {same} of {counted(len(done), 'line')}"
+
+
+_LABELS: Final = {"exit_code": "exit code", "output": "output", "files": "changes"}
+
+
+def _comparison(line: RepeatedLine) -> str:
+    """Format what was compared of a line, and what was not."""
+    if line.behavior is None:
+        return f"not repeated: {line.refusal}"
+    same = [label for name, label in _LABELS.items() if name not in line.unknown]
+    told = ", ".join(_LABELS[name] for name in line.differs)
+    told = f"different {told}" if told else f"same {_and(same)}" if same else "nothing compared"
+    if not line.unknown:
+        return told if line.differs else "the same"
+    missing = "cut or not in the log" if line.line.told.get("cut") else "not in the log"
+    return f"{told}; {_and([_LABELS[name] for name in line.unknown])} {missing}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:

@@ -17,10 +17,10 @@ from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
 from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
-from shioenv_serve.cli.replaying import Harmless, read_asciicast
+from shioenv_serve.cli.replaying import Harmless, compared, read_asciicast
 from shioenv_serve.events import EventLog, origin
 from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
-from shioenv_serve.visit_log import LoggedLine, read_visits, repeated
+from shioenv_serve.visit_log import LoggedLine, RepeatedLine, read_visits, repeated
 
 
 def log_of(tmp_path: Path) -> Path:
@@ -55,10 +55,14 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 
 def again(told: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
+    return repeated_line(told, behavior).differs
+
+
+def repeated_line(told: dict[str, object], behavior: Behavior) -> RepeatedLine:
     start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
     shell = ModelShell(ScriptedRunner(table={"x": behavior}), start)
     (line,) = repeated([LoggedLine("x", told)], shell)
-    return line.differs
+    return line
 
 
 def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None:
@@ -81,6 +85,34 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
     assert again({**told, "output": "other"}, did) == ("output",)
     assert again({**told, "context_patch": [["a", "/fs/f", larger]]}, did) == ("files",)
     assert again({**told, "context_patch": "[["}, did) == ("files",)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"exit_code": 1, "output": "a\n"}, "the same"),
+        ({"exit_code": None, "output": None}, "same changes; exit code and output not in the log"),
+        (
+            {"exit_code": 1, "output": "a", "cut": ["output", "output_b64"]},
+            "same exit code and changes; output cut or not in the log",
+        ),
+        (
+            {"exit_code": 0, "output": None},
+            "different exit code; output not in the log",
+        ),
+        (
+            {"exit_code": None, "output": None, "cut": ["context_patch"]},
+            "nothing compared; exit code, output and changes cut or not in the log",
+        ),
+    ],
+)
+def test_a_line_is_the_same_only_as_far_as_the_log_has_it(
+    told: dict[str, object], shown: str
+) -> None:
+    line = repeated_line(told, Behavior(1, b"a\n"))
+    first, last = compared([line])
+    assert first == f"x: {shown}"
+    assert last == f"no difference in {int(not line.differs)} of 1 line"
 
 
 def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
