@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,16 +43,19 @@ def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
     """Execute a visit again, and print the differences of each line."""
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
-    from shioenv.live.resident import shell_of
-    from shioenv_serve.ssh.machines import login_accounts
+    from shioenv.live.resident import ResidentShell, shell_of
+    from shioenv_serve.ssh.machines import login_accounts, run_with_input
     from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
+        feed = None
         if visit.user is not None:
             known = login_accounts(runner.system)
             account = known.get(visit.user) or next(iter(known.values()))
             shell.run(f"cd {quoted(account.home)}")
-        done = list(repeated(visit.lines, shell))
+            if isinstance(shell, ResidentShell):
+                feed = partial(run_with_input, shell, account)
+        done = list(repeated(visit.lines, shell, visit.uploads, feed))
     document = {**visit.to_json(), "lines": [line.to_json() for line in done]}
     return Printout(document, list(compared(done)), status=int(any(x.differs for x in done)))
 
@@ -77,17 +81,14 @@ def _comparison(line: RepeatedLine) -> str:
     """Format what was compared of a line, and what was not."""
     if line.behavior is None:
         return f"not repeated: {line.refusal}"
-    same = [label for name, label in _LABELS.items() if name not in line.unknown]
-    told = ", ".join(_LABELS[name] for name in line.differs)
-    told = f"different {told}" if told else f"same {_and(same)}" if same else "nothing compared"
-    if not line.unknown:
-        return told if line.differs else "the same"
-    missing = "cut or not in the log" if line.line.told.get("cut") else "not in the log"
-    return f"{told}; {_and([_LABELS[name] for name in line.unknown])} {missing}"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    same = [name for name in _LABELS if name not in {*line.unknown, *line.differs}]
+    missing = "{} not in the log" if not line.line.told.get("cut") else "{} not whole in the log"
+    groups = {"different {}": line.differs, "same {}": same, missing: line.unknown}
+    return "; ".join(
+        form.format(", ".join(_LABELS[name] for name in names))
+        for form, names in groups.items()
+        if names
+    )
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:
@@ -119,12 +120,12 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
         try:
-            if command := recorded_command(Path(place)):
-                yield f"$ {printable(command)}\r\n".encode()
             for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
-                if kind == "o":
+                if kind == "title" and text != "shell":
+                    yield f"$ {printable(text)}\r\n".encode()
+                elif kind == "o":
                     shown = screen.of(text)
                     current.follow(shown)
                     yield shown.encode("utf-8", "replace")
@@ -151,7 +152,7 @@ class AsciicastEvent(NamedTuple):
     seconds: float
     """Seconds since the recording's beginning."""
     kind: str
-    """`o` for output, `i` for typed input, `m` for a marker."""
+    """`o` for output, `i` for typed input, `m` for a marker, `title` for the header's title."""
     text: str
 
 
@@ -163,23 +164,13 @@ def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
     with open_regular(file) as lines:
         for line in lines:
             try:
-                seconds, kind, text = parse_json(line)
+                event = parse_json(line)
+                seconds, kind, text = (
+                    (0, "title", event["title"]) if isinstance(event, dict) else event
+                )
                 yield AsciicastEvent(float(seconds), str(kind), str(text))
-            except (ValueError, TypeError, OverflowError):
+            except (KeyError, ValueError, TypeError, OverflowError):
                 continue
-
-
-def recorded_command(file: Path) -> str | None:
-    """Return the command in a recording's title; None for a shell, or if there is no title.
-
-    Errors: OSError as `open_regular` raises it.
-    """
-    with open_regular(file) as lines:
-        try:
-            title = parse_json(next(iter(lines), b"")).get("title")
-        except (ValueError, AttributeError):
-            return None
-    return title if isinstance(title, str) and title != "shell" else None
 
 
 _SEQUENCE: Final = re.compile(

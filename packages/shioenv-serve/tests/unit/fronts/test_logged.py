@@ -87,22 +87,32 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
     assert again({**told, "context_patch": "[["}, did) == ("files",)
 
 
+@pytest.mark.parametrize("path", ["/fs/root~1.bash_history", "/fs/.bash_history/size"])
+def test_the_history_that_a_terminal_writes_at_its_end_is_not_compared(path: str) -> None:
+    told = {"output": None, "context_patch": [["a", path, {"size": 46}]]}
+    assert again({**told, "exit_code": 1}, Behavior(1, b"")) == ()
+    assert again({**told, "exit_code": None}, Behavior(1, b"")) == ("files",)
+    assert again({**told, "exit_code": 1, "output": ""}, Behavior(1, b"")) == ("files",)
+    named = [["a", path.replace("_history", "_histories"), {"size": 46}]]
+    assert again({**told, "exit_code": 1, "context_patch": named}, Behavior(1, b"")) == ("files",)
+
+
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ({"exit_code": 1, "output": "a\n"}, "the same"),
-        ({"exit_code": None, "output": None}, "same changes; exit code and output not in the log"),
+        ({"exit_code": 1, "output": "a\n"}, "same exit code, output, changes"),
+        ({"exit_code": None, "output": None}, "same changes; exit code, output not in the log"),
         (
             {"exit_code": 1, "output": "a", "cut": ["output", "output_b64"]},
-            "same exit code and changes; output cut or not in the log",
+            "same exit code, changes; output not whole in the log",
         ),
         (
             {"exit_code": 0, "output": None},
-            "different exit code; output not in the log",
+            "different exit code; same changes; output not in the log",
         ),
         (
             {"exit_code": None, "output": None, "cut": ["context_patch"]},
-            "nothing compared; exit code, output and changes cut or not in the log",
+            "exit code, output, changes not whole in the log",
         ),
     ],
 )
@@ -150,8 +160,8 @@ def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
         made.shown(b"a\r\n")
         made.typed(b"\xff")
         made.did("id", Behavior(0, b""))
-    kinds = [(event.kind, event.text) for event in read_asciicast(made.cast_file)][:2]
-    assert kinds == [("o", "a\r\n"), ("i", "\ufffd")]
+    kinds = [(event.kind, event.text) for event in read_asciicast(made.cast_file)][:3]
+    assert kinds == [("title", "id"), ("o", "a\r\n"), ("i", "\ufffd")]
     assert (made.size, made.whole) == (len(b"ida\r\n\xff"), True)
 
 
