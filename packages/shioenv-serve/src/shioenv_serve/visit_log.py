@@ -23,9 +23,6 @@ LOG: Final = "log.jsonl"
 RECORDINGS: Final = "recordings"
 """The directory of recordings, next to the log."""
 
-UPLOADS: Final = "uploads"
-"""The directory of uploaded files, next to the log."""
-
 _CLOCK: Final = frozenset({"month", "day", "year", "time"})
 """Fields of a file's modification time, which differs between any two visits."""
 
@@ -44,15 +41,6 @@ class LoggedLine:
     """The channel that sent the line; empty for a script on standard input."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedUpload:
-    """A file that a visitor uploaded, or a command's standard input."""
-
-    name: str
-    file: Path | None
-    """The kept content, under the name of its SHA-256; None if it was not kept."""
-
-
 @dataclass(slots=True)
 class LoggedVisit:
     """A visit reconstructed from the log."""
@@ -68,8 +56,8 @@ class LoggedVisit:
     """Lines with their effects. Lines that were typed at once count as one."""
     recordings: list[str] = field(default_factory=list)
     """Recording files, for `asciinema play`."""
-    uploads: dict[str, list[LoggedUpload]] = field(default_factory=dict)
-    """Uploads by channel."""
+    inputs: dict[str, Path | None] = field(default_factory=dict)
+    """Standard inputs by channel; None if one was not kept."""
     channels: set[str] = field(default_factory=set)
     """Channels with typed lines or a sent command."""
 
@@ -122,11 +110,9 @@ def _take(visit: LoggedVisit, event: Mapping[str, Any], directory: Path) -> None
         told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
         typed = channel if channel in visit.channels else ""
         visit.lines.append(LoggedLine(event["input"], told, typed))
-    elif kind in {"cowrie.session.file_upload", "shioenv.upload.dropped"}:
+    elif event.get("filename") == STANDARD_INPUT:
         digest = re.fullmatch("[0-9a-f]{64}", str(event.get("shasum")))
-        kept = directory / UPLOADS / digest[0] if digest else None
-        upload = LoggedUpload(str(event.get("filename")), kept)
-        visit.uploads.setdefault(channel, []).append(upload)
+        visit.inputs[channel] = directory / "uploads" / digest[0] if digest else None
     elif kind == "cowrie.log.closed" and _is_path(event.get("cast")):
         visit.recordings.append(str(directory / RECORDINGS / Path(event["cast"]).name))
 
@@ -161,8 +147,7 @@ class RepeatedLine:
         told = self.line.told
         absent = [name for name in ("exit_code", "output") if told.get(name) is None]
         fields = {"output": "output", "output_b64": "output", "context_patch": "files"}
-        cut = [field for name, field in fields.items() if is_cut(told, name)]
-        return list(dict.fromkeys(absent + cut))
+        return [*dict.fromkeys(absent + [fields[name] for name in fields if is_cut(told, name)])]
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON document."""
@@ -178,13 +163,13 @@ class RepeatedLine:
 def repeated(
     lines: Sequence[LoggedLine],
     shell: Shell,
-    uploads: Mapping[str, Sequence[LoggedUpload]] | None = None,
+    inputs: Mapping[str, Path | None] | None = None,
     feed: Callable[[str, bytes], Behavior] | None = None,
 ) -> Iterator[RepeatedLine]:
     """Run a visit's lines in a shell until it ends, and yield each with its differences.
 
     The shell's start directory is `/`, the base of paths in a server's patches. `feed` runs a
-    command with an input from `uploads`. Truncated and invalid lines are not executed, nor
+    command with an input from `inputs`. Truncated and invalid lines are not executed, nor
     commands whose input is not known. Errors: those of `Shell.run` and `feed`.
     """
     for line in lines:
@@ -194,7 +179,7 @@ def repeated(
             yield RepeatedLine(line, None, (), "the log contains only its beginning")
             continue
         try:
-            content = _input_of(line, uploads or {})
+            content = _input_of(line, inputs or {})
             if content is not None and feed is None:
                 raise InputError("this shell takes no input")
             behavior = feed(line.text, content) if content and feed else shell.run(line.text)
@@ -204,14 +189,14 @@ def repeated(
             yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
 
 
-def _input_of(line: LoggedLine, uploads: Mapping[str, Sequence[LoggedUpload]]) -> bytes | None:
+def _input_of(line: LoggedLine, inputs: Mapping[str, Path | None]) -> bytes | None:
     """Return a command's kept standard input; None if it had none. Errors: InputError."""
-    sent = [x.file for x in uploads.get(line.channel, ()) if x.name == STANDARD_INPUT]
-    if not sent and not PROTOCOL.match(line.text):
+    speaks = line.told.get("output") is not None and PROTOCOL.match(line.text)
+    if not speaks and line.channel not in inputs:
         return None
-    if PROTOCOL.match(line.text) or sent[0] is None or not sent[0].is_file():
+    if speaks or not (file := inputs.get(line.channel)) or not file.is_file():
         raise InputError("its input was not kept")
-    return sent[0].read_bytes()
+    return file.read_bytes()
 
 
 def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:

@@ -32,11 +32,12 @@ def visits_table(visits: Sequence[LoggedVisit]) -> Printout:
     return Printout([visit.to_json() for visit in visits], [rows])
 
 
-def play_visit(visit: LoggedVisit, speed: float, pause: float) -> Printout:
-    """Play a visit as it was seen; without recordings, print its lines and their output."""
+def play_visit(visit: LoggedVisit, speed: float, pause: float, *, plain: bool) -> Printout:
+    """Play a visit as it was seen (`plain`: as text); without recordings, print its lines."""
     if not visit.recordings:
         return Printout(visit.to_json(), _lines(visit))
-    return Printout(visit.to_json(), _played(visit, speed, pause))
+    played = _played(visit, speed, 0 if plain else pause)
+    return Printout(visit.to_json(), _plain(played) if plain else played)
 
 
 def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
@@ -55,7 +56,7 @@ def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
             shell.run(f"cd {quoted(account.home)}")
             if isinstance(shell, ResidentShell):
                 feed = partial(run_with_input, shell, account)
-        done = list(repeated(visit.lines, shell, visit.uploads, feed))
+        done = list(repeated(visit.lines, shell, visit.inputs, feed))
     document = {**visit.to_json(), "lines": [line.to_json() for line in done]}
     return Printout(document, list(compared(done)), status=int(any(x.differs for x in done)))
 
@@ -137,6 +138,17 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
             yield f"{RESET}\r\n".encode()
 
 
+def _plain(played: Iterator[bytes]) -> Iterator[str]:
+    for line in b"".join(played).decode().split("\n"):
+        kept: list[str] = []
+        for character in _SEQUENCE.sub("", line.rpartition("\r\x1b[2K")[2]):
+            if character != "\b":
+                kept.append(character)
+            elif kept:
+                kept.pop()
+        yield printable("".join(kept).translate(dict.fromkeys(b"\x07\x0b\x0c\r")))
+
+
 def _marked(text: str) -> list[str]:
     """Format the changes in a recording's marker, one text line per change."""
     try:
@@ -165,9 +177,8 @@ def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
         for line in lines:
             try:
                 event = parse_json(line)
-                seconds, kind, text = (
-                    (0, "title", event["title"]) if isinstance(event, dict) else event
-                )
+                titled = isinstance(event, dict)
+                seconds, kind, text = (0, "title", event["title"]) if titled else event
                 yield AsciicastEvent(float(seconds), str(kind), str(text))
             except (KeyError, ValueError, TypeError, OverflowError):
                 continue

@@ -197,10 +197,7 @@ def start_command(machine: Lines | ResidentShell, words: str, user: str) -> Ente
 def run_with_input(
     machine: ResidentShell, account: Account, command: str, content: bytes
 ) -> Behavior:
-    """Run a user's command with a standard input, for at most `LIMITS.wall_seconds`.
-
-    Errors: SandboxError, InputError.
-    """
+    """Run a user's command with a standard input. Errors: SandboxError, InputError."""
     words = login_words(account, command, {}, tty=False)
     entered = start_command(machine, words, account.name)
     control, output, left = bytearray(), bytearray(), memoryview(content)
@@ -224,8 +221,8 @@ def run_with_input(
                 status = dict(filter(None, told)).get("status")
                 if not data or (source is talk and status is not None):
                     del sources[source]
-    exit_code = 128 + signal.SIGKILL if status is None else status & 255
-    return replace(machine.look(), exit_code=exit_code, output=bytes(output))
+    code = 128 + signal.SIGKILL if status is None else status & 255
+    return replace(machine.look(), exit_code=code, output=bytes(output))
 
 
 class Machines:

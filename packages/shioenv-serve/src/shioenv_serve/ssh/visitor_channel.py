@@ -28,7 +28,7 @@ from shioenv_serve.sessions import TYPED
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machines import Account, Machines, VisitorMachine
 from shioenv_serve.ssh.uploads import HELD, LARGEST, Room, Uploads
-from shioenv_serve.visit_log import RECORDINGS, UPLOADS
+from shioenv_serve.visit_log import RECORDINGS
 
 LONGEST_RECORDING: Final = 16 * MEBIBYTE
 """Maximum bytes recorded of a channel; our choice.
@@ -265,7 +265,7 @@ class SshChannel(ABC):
         self._number = visit.channels
         """The channel's number among all of the visitor's channels, from 1."""
         self._uploads = Uploads(
-            house.kept / UPLOADS, self._brought, self._dropped, visit.room, house.room
+            house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
         )
 
     async def serve(self) -> None:
