@@ -145,6 +145,16 @@ def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
     assert (third.differs, third.refusal) == (("exit_code",), None)
 
 
+@pytest.mark.parametrize(("output", "refusal"), [("", "its input was not kept"), (None, None)])
+def test_a_transfer_is_not_repeated_but_a_typed_scp_is(
+    output: str | None, refusal: str | None
+) -> None:
+    start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
+    shell = ModelShell(ScriptedRunner(table={"scp -t x": Behavior(0, b"")}), start)
+    (line,) = repeated([LoggedLine("scp -t x", {"output": output}, "1")], shell)
+    assert line.refusal == refusal
+
+
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_recording_that_no_file_can_be_is_passed_over(tmp_path: Path, name: str) -> None:
     event = {"eventid": "cowrie.log.closed", "session": "a", "cast": name}
