@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
 from shioenv_serve.sessions import LOGIN, TYPED, events, is_cut
+from shioenv_serve.ssh.uploads import PROTOCOL, STANDARD_INPUT
 
 LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""
@@ -24,6 +26,9 @@ RECORDINGS: Final = "recordings"
 _CLOCK: Final = frozenset({"month", "day", "year", "time"})
 """Fields of a file's modification time, which differs between any two visits."""
 
+_HISTORY: Final = re.compile(r"/fs/(?:[^/]*~1)?\.bash_history(?:/|\Z)")
+"""Matches the JSON Pointer of a history file in a patch, or of a part of it."""
+
 
 @dataclass(slots=True)
 class LoggedLine:
@@ -32,6 +37,8 @@ class LoggedLine:
     text: str
     told: Mapping[str, Any]
     """The fields of the event, named as in `shioenv run --json`."""
+    channel: str = ""
+    """The channel that sent the line; empty for a script on standard input."""
 
 
 @dataclass(slots=True)
@@ -49,6 +56,10 @@ class LoggedVisit:
     """Lines with their effects. Lines that were typed at once count as one."""
     recordings: list[str] = field(default_factory=list)
     """Recording files, for `asciinema play`."""
+    inputs: dict[str, Path | None] = field(default_factory=dict)
+    """Standard inputs by channel; None if one was not kept."""
+    channels: set[str] = field(default_factory=set)
+    """Channels with typed lines or a sent command."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the visit as a JSON document."""
@@ -69,15 +80,14 @@ def read_visits(place: Path) -> dict[str, LoggedVisit]:
     try:
         with open_regular(file) as log:
             for _, event in events(enumerate(log, 1)):
-                _take(found.setdefault(event["session"], LoggedVisit(event["session"])), event)
+                visit = found.setdefault(event["session"], LoggedVisit(event["session"]))
+                _take(visit, event, file.parent)
     except OSError as error:
         raise LogError(
             f"{file} cannot be read: {error.strerror}",
             hint="use the directory of `shioenv serve ssh`, or the log of `shioenv serve openai`",
             named=error,
         ) from None
-    for visit in found.values():  # the directory may have been moved
-        visit.recordings = [str(file.parent / RECORDINGS / name) for name in visit.recordings]
     return found
 
 
@@ -85,19 +95,26 @@ _OWN: Final = ("runner", "confidence", "latency", "channel", "again", "cut")
 _BEHAVIOR: Final = ("exit_code", "output", "output_b64", "context_patch", "content_digests")
 
 
-def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
+def _take(visit: LoggedVisit, event: Mapping[str, Any], directory: Path) -> None:
+    """Add an event. `directory` is the log's: it may have been moved since the event."""
+    channel = str(event.get("channel", ""))
     visit.address = visit.address or str(event.get("src_ip", ""))
     visit.began = visit.began or str(event.get("timestamp", ""))
     kind = event["eventid"]
     if kind == TYPED:
         visit.typed += 1
+        visit.channels.add(channel)
     elif kind == LOGIN:
         visit.user = str(event.get("username", ""))
     elif kind == "shioenv.command" and isinstance(event.get("input"), str):
         told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
-        visit.lines.append(LoggedLine(event["input"], told))
+        typed = channel if channel in visit.channels else ""
+        visit.lines.append(LoggedLine(event["input"], told, typed))
+    elif event.get("filename") == STANDARD_INPUT:
+        digest = re.fullmatch("[0-9a-f]{64}", str(event.get("shasum")))
+        visit.inputs[channel] = directory / "uploads" / digest[0] if digest else None
     elif kind == "cowrie.log.closed" and _is_path(event.get("cast")):
-        visit.recordings.append(Path(event["cast"]).name)
+        visit.recordings.append(str(directory / RECORDINGS / Path(event["cast"]).name))
 
 
 def _is_path(value: object) -> bool:
@@ -124,21 +141,36 @@ class RepeatedLine:
     refusal: str | None = None
     """The reason why the line was not executed."""
 
+    @property
+    def unknown(self) -> list[str]:
+        """The fields that were not compared, because the log lacks or truncates them."""
+        told = self.line.told
+        absent = [name for name in ("exit_code", "output") if told.get(name) is None]
+        fields = {"output": "output", "output_b64": "output", "context_patch": "files"}
+        return [*dict.fromkeys(absent + [fields[name] for name in fields if is_cut(told, name)])]
+
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON document."""
         return {
             "input": self.line.text, "differs": list(self.differs),
+            "not_compared": self.unknown,
             "logged": dict(self.line.told),
             "again": None if self.behavior is None else behavior_json(self.behavior),
             **({} if self.refusal is None else {"refusal": self.refusal}),
         }  # fmt: skip
 
 
-def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine]:
+def repeated(
+    lines: Sequence[LoggedLine],
+    shell: Shell,
+    inputs: Mapping[str, Path | None] | None = None,
+    feed: Callable[[str, bytes], Behavior] | None = None,
+) -> Iterator[RepeatedLine]:
     """Run a visit's lines in a shell until it ends, and yield each with its differences.
 
-    The shell's start directory is `/`, the base of paths in a server's patches. Truncated and
-    invalid lines are not executed. Errors: those of `Shell.run`.
+    The shell's start directory is `/`, the base of paths in a server's patches. `feed` runs a
+    command with an input from `inputs`. Truncated and invalid lines are not executed, nor
+    commands whose input is not known. Errors: those of `Shell.run` and `feed`.
     """
     for line in lines:
         if shell.ended:
@@ -147,11 +179,24 @@ def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine
             yield RepeatedLine(line, None, (), "the log contains only its beginning")
             continue
         try:
-            behavior = shell.run(line.text)
+            content = _input_of(line, inputs or {})
+            if content is not None and feed is None:
+                raise InputError("this shell takes no input")
+            behavior = feed(line.text, content) if content and feed else shell.run(line.text)
         except InputError as error:
             yield RepeatedLine(line, None, (), error.message)
         else:
             yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
+
+
+def _input_of(line: LoggedLine, inputs: Mapping[str, Path | None]) -> bytes | None:
+    """Return a command's kept standard input; None if it had none. Errors: InputError."""
+    speaks = line.told.get("output") is not None and PROTOCOL.match(line.text)
+    if not speaks and line.channel not in inputs:
+        return None
+    if speaks or not (file := inputs.get(line.channel)) or not file.is_file():
+        raise InputError("its input was not kept")
+    return file.read_bytes()
 
 
 def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
@@ -168,12 +213,14 @@ def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
             yield "output"
     patch = behavior_json(behavior)["context_patch"]
     is_whole = not is_cut(told, "context_patch")
-    if is_whole and _files(told.get("context_patch")) != _files(patch):
+    # a terminal's shell writes its history when it ends; here it has no terminal
+    ends = "output" in told and output is None and told.get("exit_code") is not None
+    if is_whole and _files(told.get("context_patch"), ends) != _files(patch, ends):
         yield "files"
 
 
-def _files(patch: object) -> list[object]:
-    """Return a patch's file operations without times."""
+def _files(patch: object, without_history: bool) -> list[object]:
+    """Return a patch's file operations without times, and without Bash's history if asked."""
     found = []
     for operation in patch if isinstance(patch, list) else []:
         if not isinstance(operation, list) or len(operation) < 2:
@@ -181,7 +228,7 @@ def _files(patch: object) -> list[object]:
         path = operation[1]
         if not isinstance(path, str) or not path.startswith("/fs/"):
             continue
-        if path.rpartition("/")[2] in _CLOCK:
+        if path.rpartition("/")[2] in _CLOCK or (without_history and _HISTORY.match(path)):
             continue
         facts = [
             {name: fact for name, fact in value.items() if name not in _CLOCK}

@@ -21,9 +21,11 @@ import pytest
 from faults import descendants
 from shioenv.errors import SandboxError
 from shioenv.system.store import System
+from shioenv_serve.cli.replaying import repeat_visit
 from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
 from shioenv_serve.ssh.visitor_channel import Visitor
+from shioenv_serve.visit_log import read_visits
 from support.needs import needs
 from support.nightly import by_day
 from support.ssh_server import OPTIONS, Server, Sitting, serving
@@ -239,6 +241,36 @@ def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) 
     assert Path(told["outfile"]).read_bytes() == content
     dropped = server.until("shioenv.upload.dropped", session=told["session"])
     assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "incomplete")
+
+
+def repeated_visit(server: Server, session: str) -> str:
+    """Return the first line that a repetition of a closed session prints."""
+    server.until("cowrie.session.closed", session=session)
+    printed = repeat_visit(read_visits(server.directory)[session], None).parts
+    return str(next(iter(printed)))
+
+
+def test_a_command_is_repeated_with_the_input_that_was_kept(server: Server) -> None:
+    content, line = bytes(range(256)) * 1200, "cat > f; wc -c f; id -un; exit 3"
+    server.ssh("alice@127.0.0.1", line, input=content)
+    session = server.until("shioenv.command", input=line)["session"]
+    assert repeated_visit(server, session) == f"{line}: same exit code, output, changes"
+    kept = server.until("cowrie.session.file_upload", session=session)["outfile"]
+    Path(kept).unlink()
+    assert repeated_visit(server, session) == f"{line}: not repeated: its input was not kept"
+
+
+def test_a_command_that_does_not_read_its_input_is_repeated(server: Server) -> None:
+    line = "head -c 3; exec kill -9 $$"
+    server.ssh("root@127.0.0.1", line, input=b"abc\n")
+    session = server.until("shioenv.command", input=line)["session"]
+    assert repeated_visit(server, session) == f"{line}: same exit code, output, changes"
+
+
+def test_a_script_on_standard_input_is_repeated_as_it_is(server: Server) -> None:
+    server.ssh("-T", "root@127.0.0.1", input=b"cd /tmp; touch by-script\n")
+    session = server.until("shioenv.command", last_line="by-script\n")["session"]
+    assert repeated_visit(server, session).endswith(": same exit code, output, changes")
 
 
 def sandboxes(pid: int) -> int:

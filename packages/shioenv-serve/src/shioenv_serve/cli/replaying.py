@@ -6,10 +6,11 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from shioenv.cli.printing import printable, table
+from shioenv.cli.printing import counted, printable, table
 from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import open_regular
@@ -31,45 +32,64 @@ def visits_table(visits: Sequence[LoggedVisit]) -> Printout:
     return Printout([visit.to_json() for visit in visits], [rows])
 
 
-def play_visit(visit: LoggedVisit, speed: float, pause: float) -> Printout:
-    """Play a visit as it was seen; without recordings, print its lines and their output."""
+def play_visit(visit: LoggedVisit, speed: float, pause: float, *, plain: bool) -> Printout:
+    """Play a visit as it was seen (`plain`: as text); without recordings, print its lines."""
     if not visit.recordings:
         return Printout(visit.to_json(), _lines(visit))
-    return Printout(visit.to_json(), _played(visit, speed, pause))
+    played = _played(visit, speed, 0 if plain else pause)
+    return Printout(visit.to_json(), _plain(played) if plain else played)
 
 
 def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
     """Execute a visit again, and print the differences of each line."""
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
-    from shioenv.live.resident import shell_of
-    from shioenv_serve.ssh.machines import login_accounts
+    from shioenv.live.resident import ResidentShell, shell_of
+    from shioenv_serve.ssh.machines import login_accounts, run_with_input
     from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
+        feed = None
         if visit.user is not None:
             known = login_accounts(runner.system)
             account = known.get(visit.user) or next(iter(known.values()))
             shell.run(f"cd {quoted(account.home)}")
-        done = list(repeated(visit.lines, shell))
+            if isinstance(shell, ResidentShell):
+                feed = partial(run_with_input, shell, account)
+        done = list(repeated(visit.lines, shell, visit.inputs, feed))
     document = {**visit.to_json(), "lines": [line.to_json() for line in done]}
-    return Printout(document, list(_compared(done)), status=int(any(x.differs for x in done)))
+    return Printout(document, list(compared(done)), status=int(any(x.differs for x in done)))
 
 
-def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+def compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+    """Format what was compared of each line, and the changes that differ."""
     from shioenv.domain.readable import changes
 
     for line in done:
-        told = ", ".join(line.differs) or "the same"
-        if line.behavior is None:
-            told = f"not executed: {line.refusal}"
-        yield f"{printable(line.line.text)}: {told}"
+        yield f"{printable(line.line.text)}: {_comparison(line)}"
         if line.behavior is not None and "files" in line.differs:
             yield from (f"  logged: {text}" for text in _changes(line.line.told))
             operations = line.behavior.patch.operations
             yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
-    yield f"{same} of {len(done)} lines behaved as before"
+    yield f"no difference in {same} of {counted(len(done), 'line')}"
+
+
+_LABELS: Final = {"exit_code": "exit code", "output": "output", "files": "changes"}
+
+
+def _comparison(line: RepeatedLine) -> str:
+    """Format what was compared of a line, and what was not."""
+    if line.behavior is None:
+        return f"not repeated: {line.refusal}"
+    same = [name for name in _LABELS if name not in {*line.unknown, *line.differs}]
+    missing = "{} not in the log" if not line.line.told.get("cut") else "{} not whole in the log"
+    groups = {"different {}": line.differs, "same {}": same, missing: line.unknown}
+    return "; ".join(
+        form.format(", ".join(_LABELS[name] for name in names))
+        for form, names in groups.items()
+        if names
+    )
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:
@@ -104,7 +124,9 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
             for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
-                if kind == "o":
+                if kind == "title" and text != "shell":
+                    yield f"$ {printable(text)}\r\n".encode()
+                elif kind == "o":
                     shown = screen.of(text)
                     current.follow(shown)
                     yield shown.encode("utf-8", "replace")
@@ -114,6 +136,17 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
             raise LogError(f"{place} cannot be read: {error.strerror}", named=error) from None
         finally:
             yield f"{RESET}\r\n".encode()
+
+
+def _plain(played: Iterator[bytes]) -> Iterator[str]:
+    for line in b"".join(played).decode().split("\n"):
+        kept: list[str] = []
+        for character in _SEQUENCE.sub("", line.rpartition("\r\x1b[2K")[2]):
+            if character != "\b":
+                kept.append(character)
+            elif kept:
+                kept.pop()
+        yield printable("".join(kept).translate(dict.fromkeys(b"\x07\x0b\x0c\r")))
 
 
 def _marked(text: str) -> list[str]:
@@ -131,7 +164,7 @@ class AsciicastEvent(NamedTuple):
     seconds: float
     """Seconds since the recording's beginning."""
     kind: str
-    """`o` for output, `i` for typed input, `m` for a marker."""
+    """`o` for output, `i` for typed input, `m` for a marker, `title` for the header's title."""
     text: str
 
 
@@ -143,9 +176,11 @@ def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
     with open_regular(file) as lines:
         for line in lines:
             try:
-                seconds, kind, text = parse_json(line)
+                event = parse_json(line)
+                titled = isinstance(event, dict)
+                seconds, kind, text = (0, "title", event["title"]) if titled else event
                 yield AsciicastEvent(float(seconds), str(kind), str(text))
-            except (ValueError, TypeError, OverflowError):
+            except (KeyError, ValueError, TypeError, OverflowError):
                 continue
 
 

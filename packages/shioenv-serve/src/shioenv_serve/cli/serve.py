@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -254,7 +255,7 @@ def replay(
         raise LogError(f"{place} has no session {session}", hint=f"shioenv serve replay {place}")
     if again:
         return replaying.repeat_visit(visits[session], system)
-    return replaying.play_visit(visits[session], speed, pause)
+    return replaying.play_visit(visits[session], speed, pause, plain=not sys.stdout.isatty())
 
 
 def _unwritten(error: Exception) -> None:

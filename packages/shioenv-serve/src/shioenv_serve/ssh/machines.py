@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import select
+import signal
+import socket
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, send_first
+from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, parse_control_line, send_first
 from shioenv.live.machine_thread import Seat
 from shioenv.live.resident import ResidentShell
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
@@ -187,6 +192,37 @@ def start_command(machine: Lines | ResidentShell, words: str, user: str) -> Ente
     entered = machine.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
     send_first(entered, order)
     return entered
+
+
+def run_with_input(
+    machine: ResidentShell, account: Account, command: str, content: bytes
+) -> Behavior:
+    """Run a user's command with a standard input. Errors: SandboxError, InputError."""
+    words = login_words(account, command, {}, tty=False)
+    entered = start_command(machine, words, account.name)
+    control, output, left = bytearray(), bytearray(), memoryview(content)
+    status, end = None, time.monotonic() + LIMITS.wall_seconds
+    outputs = os.fdopen(entered.output, "rb"), os.fdopen(entered.errors, "rb")
+    with socket.socket(fileno=entered.talk) as talk, outputs[0], outputs[1]:
+        sources: dict[Any, bytearray] = {talk: control, **dict.fromkeys(outputs, output)}
+        while sources and (seconds := end - time.monotonic()) > 0:
+            ready, free, _ = select.select(sources, [talk] * bool(left), [], seconds)
+            if free:
+                try:
+                    left = left[talk.send(left) :]
+                except ConnectionError:  # the command no longer reads
+                    left = left[:0]
+                if not left:
+                    talk.shutdown(socket.SHUT_WR)
+            for source in ready:
+                data = os.read(source.fileno(), 65_536)
+                sources[source] += data
+                told = map(parse_control_line, bytes(control).split(b"\n")[:-1])
+                status = dict(filter(None, told)).get("status")
+                if not data or (source is talk and status is not None):
+                    del sources[source]
+    code = 128 + signal.SIGKILL if status is None else status & 255
+    return replace(machine.look(), exit_code=code, output=bytes(output))
 
 
 class Machines:

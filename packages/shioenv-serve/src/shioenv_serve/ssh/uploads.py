@@ -34,6 +34,9 @@ NO_ROOM: Final = "no room"
 
 NOT_WHOLE: Final = "incomplete"
 
+STANDARD_INPUT: Final = "standard input"
+"""The name reported for a command's whole input."""
+
 Told = Callable[[str, Path, str], object]
 """A callback for a stored file, with its name, the path of its content, and the SHA-256."""
 
@@ -145,8 +148,6 @@ def tap_of(command: str | None, uploads: Uploads) -> Tap:
 class StandardInput:
     """Keep a command's whole input as one file, once it is complete."""
 
-    _NAME: Final = "standard input"
-
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
         self._file: bytearray | None = bytearray()
@@ -166,7 +167,7 @@ class StandardInput:
     def ended(self) -> None:
         """Keep the file; see `Tap.ended`."""
         if self._file:
-            self._uploads.keep(self._NAME, self._file)
+            self._uploads.keep(STANDARD_INPUT, self._file)
         self._file = None
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class StandardInput:
 
     def _drop(self, reason: str) -> None:
         self._uploads.forget(len(self._file or b""))
-        self._uploads.dropped(self._NAME, reason)
+        self._uploads.dropped(STANDARD_INPUT, reason)
         self._file = None
 
 

@@ -25,6 +25,9 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.sandbox.base import LIMITS, Limits
+from shioenv_serve.cli.replaying import play_visit
+from shioenv_serve.ssh.visitor_channel import ChannelRecording
+from shioenv_serve.visit_log import read_visits
 from support.cli_reference import commands
 
 
@@ -148,9 +151,48 @@ def test_a_replay_shows_changes_above_the_prompt_at_which_the_next_line_is_typed
     (tmp_path / "recordings" / "b.cast").write_text(text)
     event = {"session": "b", "eventid": "cowrie.log.closed", "cast": "b.cast"}
     (tmp_path / "log.jsonl").write_text(json.dumps(event))
-    shown = call("serve", "replay", str(tmp_path), "b", "--pause", "0").stdout
+    played = play_visit(read_visits(tmp_path)["b"], 1, 0, plain=False).parts
+    shown = b"".join(part for part in played if isinstance(part, bytes)).decode()
     plain = re.sub(r"~# \r\x1b\[2K|\x1b\[[0-9;?]*[a-z]", "", shown)
     assert plain.splitlines()[:3] == ["~# mkdir .x", "  added   /tmp/.x  drwxr-xr-x", "~# ls"]
+
+
+def log_channel(directory: Path, command: str | None, output: bytes, **fields: Any) -> None:
+    """Log a session `b` with one recorded channel."""
+    with ChannelRecording(directory / "recordings", "b-1", command, (24, 80)) as made:
+        made.shown(output)
+        made.did(command or "", Behavior(0, output, greeting("touch x").patch))
+    events: list[dict[str, Any]] = [
+        {"eventid": "shioenv.command", "input": command or "exit", "exit_code": 0, **fields},
+        {"eventid": "cowrie.log.closed", "cast": "b-1.cast"},
+    ]
+    with (directory / "log.jsonl").open("a") as log:
+        for event in events:
+            log.write(json.dumps({"session": "b", "channel": 1, **event}) + "\n")
+
+
+@pytest.mark.parametrize(("command", "first"), [("id\x1b[6n -u", "$ id\\x1b[6n -u"), (None, "0")])
+def test_a_replay_shows_the_command_of_a_channel_without_a_shell(
+    tmp_path: Path, command: str | None, first: str
+) -> None:
+    log_channel(tmp_path, command, b"0\n")
+    shown = call("serve", "replay", str(tmp_path), "b", "--pause", "0").stdout
+    assert shown.splitlines()[0] == first
+
+
+def test_a_replay_into_a_pipe_is_plain_text_without_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    log_channel(tmp_path, None, b"\x1b[?2004h\x1b[31m~# mad\x08\x1b[Kkdir x\x07\r\n~# ")
+    cast = tmp_path / "recordings" / "b-1.cast"
+    cast.write_text(cast.read_text() + '[9, "o", "ls\\r\\n"]\n')
+    lines = call("serve", "replay", str(tmp_path), "b").stdout.splitlines()
+    assert lines[0] == "~# makdir x"
+    assert lines[1].startswith("  added   /x")
+    assert lines[2] == "~# ls"
+    assert sum(slept) == 0
 
 
 def test_run_json_is_one_object_with_the_fixed_names(sandbox: Sandbox) -> None:

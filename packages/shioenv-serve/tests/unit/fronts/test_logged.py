@@ -17,10 +17,10 @@ from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
 from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
-from shioenv_serve.cli.replaying import Harmless, read_asciicast
+from shioenv_serve.cli.replaying import Harmless, compared, read_asciicast
 from shioenv_serve.events import EventLog, origin
 from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
-from shioenv_serve.visit_log import LoggedLine, read_visits, repeated
+from shioenv_serve.visit_log import LoggedLine, RepeatedLine, read_visits, repeated
 
 
 def log_of(tmp_path: Path) -> Path:
@@ -55,10 +55,14 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 
 def again(told: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
+    return repeated_line(told, behavior).differs
+
+
+def repeated_line(told: dict[str, object], behavior: Behavior) -> RepeatedLine:
     start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
     shell = ModelShell(ScriptedRunner(table={"x": behavior}), start)
     (line,) = repeated([LoggedLine("x", told)], shell)
-    return line.differs
+    return line
 
 
 def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None:
@@ -83,6 +87,44 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
     assert again({**told, "context_patch": "[["}, did) == ("files",)
 
 
+@pytest.mark.parametrize("path", ["/fs/root~1.bash_history", "/fs/.bash_history/size"])
+def test_the_history_that_a_terminal_writes_at_its_end_is_not_compared(path: str) -> None:
+    told = {"output": None, "context_patch": [["a", path, {"size": 46}]]}
+    assert again({**told, "exit_code": 1}, Behavior(1, b"")) == ()
+    assert again({**told, "exit_code": None}, Behavior(1, b"")) == ("files",)
+    assert again({**told, "exit_code": 1, "output": ""}, Behavior(1, b"")) == ("files",)
+    named = [["a", path.replace("_history", "_histories"), {"size": 46}]]
+    assert again({**told, "exit_code": 1, "context_patch": named}, Behavior(1, b"")) == ("files",)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"exit_code": 1, "output": "a\n"}, "same exit code, output, changes"),
+        ({"exit_code": None, "output": None}, "same changes; exit code, output not in the log"),
+        (
+            {"exit_code": 1, "output": "a", "cut": ["output", "output_b64"]},
+            "same exit code, changes; output not whole in the log",
+        ),
+        (
+            {"exit_code": 0, "output": None},
+            "different exit code; same changes; output not in the log",
+        ),
+        (
+            {"exit_code": None, "output": None, "cut": ["context_patch"]},
+            "exit code, output, changes not whole in the log",
+        ),
+    ],
+)
+def test_a_line_is_the_same_only_as_far_as_the_log_has_it(
+    told: dict[str, object], shown: str
+) -> None:
+    line = repeated_line(told, Behavior(1, b"a\n"))
+    first, last = compared([line])
+    assert first == f"x: {shown}"
+    assert last == f"no difference in {int(not line.differs)} of 1 line"
+
+
 def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
     class Refusing(ScriptedRunner):
         def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -103,6 +145,16 @@ def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
     assert (third.differs, third.refusal) == (("exit_code",), None)
 
 
+@pytest.mark.parametrize(("output", "refusal"), [("", "its input was not kept"), (None, None)])
+def test_a_transfer_is_not_repeated_but_a_typed_scp_is(
+    output: str | None, refusal: str | None
+) -> None:
+    start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
+    shell = ModelShell(ScriptedRunner(table={"scp -t x": Behavior(0, b"")}), start)
+    (line,) = repeated([LoggedLine("scp -t x", {"output": output}, "1")], shell)
+    assert line.refusal == refusal
+
+
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_recording_that_no_file_can_be_is_passed_over(tmp_path: Path, name: str) -> None:
     event = {"eventid": "cowrie.log.closed", "session": "a", "cast": name}
@@ -118,8 +170,8 @@ def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
         made.shown(b"a\r\n")
         made.typed(b"\xff")
         made.did("id", Behavior(0, b""))
-    kinds = [(event.kind, event.text) for event in read_asciicast(made.cast_file)][:2]
-    assert kinds == [("o", "a\r\n"), ("i", "\ufffd")]
+    kinds = [(event.kind, event.text) for event in read_asciicast(made.cast_file)][:3]
+    assert kinds == [("title", "id"), ("o", "a\r\n"), ("i", "\ufffd")]
     assert (made.size, made.whole) == (len(b"ida\r\n\xff"), True)
 
 
