@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import hashlib
 import io
 import os
 import shutil
@@ -516,6 +517,31 @@ def with_packages(path: Path, versions: dict[str, str], files: dict[str, str]) -
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
     return path
+
+
+@pytest.mark.parametrize(
+    ("version", "changed", "error"),
+    [
+        ("12.4+deb12u11", False, None),
+        ("12.4+deb12u11", True, "os-release is not the one of its package base-files 12.4"),
+        ("13ubuntu10.2", False, "contains ubuntu base-files 13ubuntu10.2, but debian-12 is debian"),
+    ],
+)
+def test_the_release_of_a_tarball_is_compared_with_its_package(
+    cache: Path, tmp_path: Path, version: str, changed: bool, error: str | None
+) -> None:
+    path = with_release(tmp_path / "base.tar", "debian", "bookworm")
+    with tarfile.open(path) as archive:
+        release = archive.extractfile("usr/lib/os-release")
+        assert release is not None
+        digest = hashlib.md5(release.read() + b"#" * changed).hexdigest()
+    sums = {"var/lib/dpkg/info/base-files.md5sums": f"{digest}  usr/lib/os-release\n"}
+    with_packages(path, {"base-files": version}, sums)
+    if error is None:
+        assert build_system(rootfs_tar=path).name == "debian-12"
+        return
+    with pytest.raises(RootfsTarError, match=error):
+        build_system(rootfs_tar=path)
 
 
 def test_a_release_that_was_removed_is_missed(cache: Path, tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def _build(
         base_entries = image.read_base(base_path, image.base_time(declaration))
         packages = image.package_versions(base_entries, base)
         if tar is not None and declaration.name in declared_names():
-            _check_distribution(declaration, base_entries, base)
+            _check_distribution(declaration, base_entries, base, packages)
         absent = sorted({*declaration.distribution.packages} - {*packages}) if packages else []
         if tar is not None and absent:
             report(f"the tarball lacks {len(absent)} declared packages: {_installing(absent)}")
@@ -400,14 +400,29 @@ def _check_distribution(
     declaration: SystemDeclaration,
     entries: Mapping[str, image.ImageEntry],
     base: IO[bytes],
+    packages: Mapping[str, str],
 ) -> None:
-    """Raise RootfsTarError if the tarball contains another distribution than the declared one."""
+    """Raise RootfsTarError if the tarball contains another distribution than the declared one.
+
+    The os-release file is compared with that of its package, if dpkg lists that package.
+    """
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     text = image.content(entries[paths[0]], base) if paths else b""
     release = os_release(text.decode("utf-8", "replace"))
     distribution = declaration.distribution
     found = [release.get("ID", ""), release.get("VERSION_CODENAME", "")]
     expected = [distribution.family, distribution.suite]
+    if version := packages.get("base-files"):
+        sums = entries.get("var/lib/dpkg/info/base-files.md5sums")
+        line = hashlib.md5(text, usedforsecurity=False).hexdigest() + "  usr/lib/os-release\n"
+        listed = image.content(sums, base).decode("utf-8", "replace") if sums else line
+        if line not in listed:
+            raise RootfsTarError(
+                f"the tarball's os-release is not the one of its package base-files {version}",
+                hint=_ANOTHER_NAME,
+            )
+        family = "ubuntu" if "ubuntu" in version else "debian"
+        found = found if family == distribution.family else [family, f"base-files {version}"]
     if any(found) and found != expected:
         raise RootfsTarError(
             f"the tarball contains {' '.join(filter(None, found))}, but {declaration.name} is "
