@@ -15,13 +15,18 @@ from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
 from shioenv_serve.sessions import LOGIN, TYPED, events, is_cut
-from shioenv_serve.ssh.uploads import PROTOCOL, STANDARD_INPUT
 
 LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""
 
 RECORDINGS: Final = "recordings"
 """The directory of recordings, next to the log."""
+
+PROTOCOL: Final = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
+"""Commands of transfer protocols, which use input and output at the same time."""
+
+STANDARD_INPUT: Final = "standard input"
+"""The name reported for a command's whole input."""
 
 _CLOCK: Final = frozenset({"month", "day", "year", "time"})
 """Fields of a file's modification time, which differs between any two visits."""

@@ -28,8 +28,9 @@ from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machine_channel import connect_command
 from shioenv_serve.ssh.machines import login_words, start_command
 from shioenv_serve.ssh.model_files import ModelFiles, ScpAnswers, SftpAnswers
-from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
+from shioenv_serve.ssh.uploads import tap_of
 from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, cancel_tasks
+from shioenv_serve.visit_log import PROTOCOL
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 """Words that may end the shell. A command that contains such a word runs in a subshell."""

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from shioenv.files.durable import replacing, storage_errors
 from shioenv.sandbox.base import MEBIBYTE
+from shioenv_serve.visit_log import PROTOCOL, STANDARD_INPUT
 
 LARGEST: Final = 64 * MEBIBYTE
 """Maximum total bytes kept of one visitor's files; our choice. Later files are not kept."""
@@ -24,18 +25,12 @@ LARGEST: Final = 64 * MEBIBYTE
 HELD: Final = 256 * MEBIBYTE
 """Maximum bytes of all visitors' files held in memory until they are written; our choice."""
 
-PROTOCOL: Final = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
-"""Commands of transfer protocols, which use input and output at the same time."""
-
 _WRITING = threading.Lock()  # two channels may upload the same content at once
 
 NO_ROOM: Final = "no room"
 """The reason reported for a file beyond the limit `LARGEST` or `HELD`."""
 
 NOT_WHOLE: Final = "incomplete"
-
-STANDARD_INPUT: Final = "standard input"
-"""The name reported for a command's whole input."""
 
 Told = Callable[[str, Path, str], object]
 """A callback for a stored file, with its name, the path of its content, and the SHA-256."""
