@@ -13,9 +13,9 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from shioenv.sandbox.base import Closing
 from shioenv.system import host_diagnosis
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 
@@ -30,24 +30,13 @@ _BOOT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class Keeper(Closing):
     """A running keeper process that waits for its plan. The context manager ends it on exit."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
     output: int | None
     """The pipe with the command's output and errors; None if they go to those of the caller."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the keeper, and close the descriptors. Call it once."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import MsgspecError, msgpack
 
@@ -24,6 +23,7 @@ from shioenv.files.durable import atomic_write, cache_directory
 from shioenv.files.unfinished import plan_digest
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Effort, Line
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.passes import SessionPasses
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import LIMITS
@@ -181,9 +181,6 @@ def missing(
 _KEPT_EACH = 8
 """Number of shards after which the state of drawing is kept (our choice)."""
 
-_DRAWING: Final = Path(__file__).parents[1] / "synthesis"
-"""The code that draws."""
-
 
 class KeptDrawing:
     """The state of drawing after finished shards, in the cache directory.
@@ -195,7 +192,7 @@ class KeptDrawing:
     def __init__(self, store: Store, samples: GroupedSamples) -> None:
         self._store, self._samples = store, samples
         plan = store.manifest.plan
-        code = [path.read_text() for path in sorted(_DRAWING.glob("*.py"))]
+        code = sources_digest("shioenv.synthesis")
         about = [asdict(plan.drawing), plan.system_digest, plan.grammar_digest, plan.version, code]
         self._file = cache_directory() / "drawn" / f"{plan_digest(about)[:24]}.msgpack"
         self._newest, self._waiting = -1, (0, b"")
