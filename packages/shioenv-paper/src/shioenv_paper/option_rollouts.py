@@ -1,4 +1,4 @@
-"""The options of Section 3.2 of the paper, each of which expands one nonterminal."""
+"""The options of Section 3.2 of the paper. Each option expands one nonterminal."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class LoggedLine:
     """A logged line with its effects."""
 
     text: str
-    told: Mapping[str, Any]
+    fields: Mapping[str, Any]
     """The fields of the event, named as in `shioenv run --json`."""
     channel: str = ""
     """The channel that sent the line; empty for a script on standard input."""
@@ -71,7 +71,7 @@ class LoggedVisit:
         return {
             "session": self.session, "src_ip": self.address, "began": self.began,
             "username": self.user, "typed": self.typed, "recordings": self.recordings,
-            "lines": [{"input": line.text, **line.told} for line in self.lines],
+            "lines": [{"input": line.text, **line.fields} for line in self.lines],
         }  # fmt: skip
 
 
@@ -112,9 +112,9 @@ def _take(visit: LoggedVisit, event: Mapping[str, Any], directory: Path) -> None
     elif kind == LOGIN:
         visit.user = str(event.get("username", ""))
     elif kind == "shioenv.command" and isinstance(event.get("input"), str):
-        told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
+        fields = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
         typed = channel if channel in visit.channels else ""
-        visit.lines.append(LoggedLine(event["input"], told, typed))
+        visit.lines.append(LoggedLine(event["input"], fields, typed))
     elif event.get("filename") == STANDARD_INPUT:
         digest = re.fullmatch("[0-9a-f]{64}", str(event.get("shasum")))
         visit.inputs[channel] = directory / "uploads" / digest[0] if digest else None
@@ -149,17 +149,18 @@ class RepeatedLine:
     @property
     def unknown(self) -> list[str]:
         """The fields that were not compared, because the log lacks or truncates them."""
-        told = self.line.told
-        absent = [name for name in ("exit_code", "output") if told.get(name) is None]
-        fields = {"output": "output", "output_b64": "output", "context_patch": "files"}
-        return [*dict.fromkeys(absent + [fields[name] for name in fields if is_cut(told, name)])]
+        fields = self.line.fields
+        absent = [name for name in ("exit_code", "output") if fields.get(name) is None]
+        compared = {"output": "output", "output_b64": "output", "context_patch": "files"}
+        cut = [compared[name] for name in compared if is_cut(fields, name)]
+        return [*dict.fromkeys(absent + cut)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON document."""
         return {
             "input": self.line.text, "differs": list(self.differs),
             "not_compared": self.unknown,
-            "logged": dict(self.line.told),
+            "logged": dict(self.line.fields),
             "again": None if self.behavior is None else behavior_json(self.behavior),
             **({} if self.refusal is None else {"refusal": self.refusal}),
         }  # fmt: skip
@@ -180,7 +181,7 @@ def repeated(
     for line in lines:
         if shell.ended:
             return
-        if is_cut(line.told, "input"):
+        if is_cut(line.fields, "input"):
             yield RepeatedLine(line, None, (), "the log contains only its beginning")
             continue
         try:
@@ -191,12 +192,12 @@ def repeated(
         except InputError as error:
             yield RepeatedLine(line, None, (), error.message)
         else:
-            yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
+            yield RepeatedLine(line, behavior, tuple(_differs(line.fields, behavior)))
 
 
 def _input_of(line: LoggedLine, inputs: Mapping[str, Path | None]) -> bytes | None:
     """Return a command's kept standard input; None if it had none. Errors: InputError."""
-    speaks = line.told.get("output") is not None and PROTOCOL.match(line.text)
+    speaks = line.fields.get("output") is not None and PROTOCOL.match(line.text)
     if not speaks and line.channel not in inputs:
         return None
     if speaks or not (file := inputs.get(line.channel)) or not file.is_file():
@@ -204,23 +205,23 @@ def _input_of(line: LoggedLine, inputs: Mapping[str, Path | None]) -> bytes | No
     return file.read_bytes()
 
 
-def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
-    if told.get("exit_code") not in (None, behavior.exit_code):
+def _differs(fields: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
+    if fields.get("exit_code") not in (None, behavior.exit_code):
         yield "exit_code"
-    output = told.get("output")
-    is_whole = not is_cut(told, "output") and not is_cut(told, "output_b64")
+    output = fields.get("output")
+    is_whole = not is_cut(fields, "output") and not is_cut(fields, "output_b64")
     if isinstance(output, str) and is_whole:
         try:
-            logged = behavior_of({"output": output, "output_b64": told.get("output_b64")}).output
+            logged = behavior_of({"output": output, "output_b64": fields.get("output_b64")}).output
         except AnswerError:
             logged = None
         if logged != behavior.output:
             yield "output"
     patch = behavior_json(behavior)["context_patch"]
-    is_whole = not is_cut(told, "context_patch")
+    is_whole = not is_cut(fields, "context_patch")
     # a terminal's shell writes its history when it ends; here it has no terminal
-    ends = "output" in told and output is None and told.get("exit_code") is not None
-    if is_whole and _files(told.get("context_patch"), ends) != _files(patch, ends):
+    ends = "output" in fields and output is None and fields.get("exit_code") is not None
+    if is_whole and _files(fields.get("context_patch"), ends) != _files(patch, ends):
         yield "files"
 
 

@@ -89,7 +89,7 @@ class Command:
 def agent_limits(*, memory_bytes: int, disk_bytes: int) -> Limits:
     """Return the limits of a machine in which an agent works for hours.
 
-    The time limit applies to reading its changes, because each command has a limit of its own.
+    The time limit applies to reading its changes, because each command has a separate limit.
     """
     return Limits(
         wall_seconds=60.0,

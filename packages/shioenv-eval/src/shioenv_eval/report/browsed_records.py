@@ -25,7 +25,7 @@ from shioenv_eval.report.statistics import FLAGS, command_of, rows_of
 RECORDS = 2000
 """Maximum number of records in the page."""
 STRATA = 1000
-"""Maximum number of (command, exit code) pairs of which one record is selected first."""
+"""Maximum number of (command, exit code) pairs. One record of each pair is selected first."""
 BYTES = 4_500_000
 """Maximum size in bytes of all samples in the page, as JSON."""
 INPUT_CHARACTERS = 2000

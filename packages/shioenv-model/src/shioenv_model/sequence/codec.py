@@ -17,7 +17,7 @@ PAD, END = "<pad>", "</s>"
 
 _OURS = (PAD, END, OUTPUT, ERRORS, PATCH)
 _OF_T5 = (PAD, END, "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
-"""The tokens that stand for `_OURS` in the vocabulary of T5 and CodeT5."""
+"""The tokens that represent `_OURS` in the vocabulary of T5 and CodeT5."""
 
 _MOST_DIGITS = 3
 

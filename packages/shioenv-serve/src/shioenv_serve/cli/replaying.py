@@ -68,7 +68,7 @@ def compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
     for line in done:
         yield f"{printable(line.line.text)}: {_comparison(line)}"
         if line.behavior is not None and "files" in line.differs:
-            yield from (f"  logged: {text}" for text in _changes(line.line.told))
+            yield from (f"  logged: {text}" for text in _changes(line.line.fields))
             operations = line.behavior.patch.operations
             yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
@@ -83,7 +83,7 @@ def _comparison(line: RepeatedLine) -> str:
     if line.behavior is None:
         return f"not repeated: {line.refusal}"
     same = [name for name in _LABELS if name not in {*line.unknown, *line.differs}]
-    missing = "{} not in the log" if not line.line.told.get("cut") else "{} not whole in the log"
+    missing = "{} not in the log" if not line.line.fields.get("cut") else "{} not whole in the log"
     groups = {"different {}": line.differs, "same {}": same, missing: line.unknown}
     return "; ".join(
         form.format(", ".join(_LABELS[name] for name in names))
@@ -108,10 +108,10 @@ def _changes(told: Mapping[str, Any]) -> Iterator[str]:
 def _lines(visit: LoggedVisit) -> Iterator[str]:
     for line in visit.lines:
         yield f"$ {printable(line.text)}"
-        output = line.told.get("output")
+        output = line.fields.get("output")
         if isinstance(output, str):
             yield from map(printable, output.splitlines())
-        yield from (f"  {text}" for text in _changes(line.told))
+        yield from (f"  {text}" for text in _changes(line.fields))
 
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:

@@ -217,8 +217,8 @@ def run_with_input(
             for source in ready:
                 data = os.read(source.fileno(), 65_536)
                 sources[source] += data
-                told = map(parse_control_line, bytes(control).split(b"\n")[:-1])
-                status = dict(filter(None, told)).get("status")
+                events = map(parse_control_line, bytes(control).split(b"\n")[:-1])
+                status = dict(filter(None, events)).get("status")
                 if not data or (source is talk and status is not None):
                     del sources[source]
     code = 128 + signal.SIGKILL if status is None else status & 255

@@ -43,7 +43,7 @@ def test_a_visit_is_read_as_it_was_logged(tmp_path: Path) -> None:
     assert (visit.address, visit.user, visit.typed) == ("1.2.3.4", "eve", 1)
     assert visit.recordings == [str(tmp_path / "recordings" / "s-1.cast")]
     (line,) = visit.lines
-    assert line.told["context_patch"][0][:2] == ["a", "/fs/root~1a"]
+    assert line.fields["context_patch"][0][:2] == ["a", "/fs/root~1a"]
     assert read_visits(tmp_path / "log.jsonl").keys() == {visit.session}
 
 
@@ -54,14 +54,14 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
         read_visits(tmp_path / name)
 
 
-def again(told: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
-    return repeated_line(told, behavior).differs
+def again(fields: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
+    return repeated_line(fields, behavior).differs
 
 
-def repeated_line(told: dict[str, object], behavior: Behavior) -> RepeatedLine:
+def repeated_line(fields: dict[str, object], behavior: Behavior) -> RepeatedLine:
     start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
     shell = ModelShell(ScriptedRunner(table={"x": behavior}), start)
-    (line,) = repeated([LoggedLine("x", told)], shell)
+    (line,) = repeated([LoggedLine("x", fields)], shell)
     return line
 
 
@@ -73,32 +73,32 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
     later = json.loads(file.replace("SIZE", "1").replace("TIME", "11:00"))
     larger = json.loads(file.replace("SIZE", "2").replace("TIME", "10:00"))
     did = Behavior(1, b"out\n", made)
-    told = {"exit_code": 1, "output": "out\n", "context_patch": [["a", "/fs/f", later]]}
-    assert again(told, did) == ()
-    assert again({**told, "exit_code": None, "output": None}, did) == ()
-    assert again({**told, "output": "o…"}, did) == ("output",)
-    assert again({**told, "output": "o", "cut": ["output"]}, did) == ()
-    assert again({**told, "output": "o", "output_b64": "bw==", "cut": ["output_b64"]}, did) == ()
-    assert again({**told, "context_patch": [], "cut": ["context_patch"]}, did) == ()
-    assert again({**told, "output": "o", "cut": 7}, did) == ("output",)
-    assert again({**told, "exit_code": 0}, did) == ("exit_code",)
-    assert again({**told, "output": "other"}, did) == ("output",)
-    assert again({**told, "context_patch": [["a", "/fs/f", larger]]}, did) == ("files",)
-    assert again({**told, "context_patch": "[["}, did) == ("files",)
+    fields = {"exit_code": 1, "output": "out\n", "context_patch": [["a", "/fs/f", later]]}
+    assert again(fields, did) == ()
+    assert again({**fields, "exit_code": None, "output": None}, did) == ()
+    assert again({**fields, "output": "o…"}, did) == ("output",)
+    assert again({**fields, "output": "o", "cut": ["output"]}, did) == ()
+    assert again({**fields, "output": "o", "output_b64": "bw==", "cut": ["output_b64"]}, did) == ()
+    assert again({**fields, "context_patch": [], "cut": ["context_patch"]}, did) == ()
+    assert again({**fields, "output": "o", "cut": 7}, did) == ("output",)
+    assert again({**fields, "exit_code": 0}, did) == ("exit_code",)
+    assert again({**fields, "output": "other"}, did) == ("output",)
+    assert again({**fields, "context_patch": [["a", "/fs/f", larger]]}, did) == ("files",)
+    assert again({**fields, "context_patch": "[["}, did) == ("files",)
 
 
 @pytest.mark.parametrize("path", ["/fs/root~1.bash_history", "/fs/.bash_history/size"])
 def test_the_history_that_a_terminal_writes_at_its_end_is_not_compared(path: str) -> None:
-    told = {"output": None, "context_patch": [["a", path, {"size": 46}]]}
-    assert again({**told, "exit_code": 1}, Behavior(1, b"")) == ()
-    assert again({**told, "exit_code": None}, Behavior(1, b"")) == ("files",)
-    assert again({**told, "exit_code": 1, "output": ""}, Behavior(1, b"")) == ("files",)
+    fields = {"output": None, "context_patch": [["a", path, {"size": 46}]]}
+    assert again({**fields, "exit_code": 1}, Behavior(1, b"")) == ()
+    assert again({**fields, "exit_code": None}, Behavior(1, b"")) == ("files",)
+    assert again({**fields, "exit_code": 1, "output": ""}, Behavior(1, b"")) == ("files",)
     named = [["a", path.replace("_history", "_histories"), {"size": 46}]]
-    assert again({**told, "exit_code": 1, "context_patch": named}, Behavior(1, b"")) == ("files",)
+    assert again({**fields, "exit_code": 1, "context_patch": named}, Behavior(1, b"")) == ("files",)
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("fields", "shown"),
     [
         ({"exit_code": 1, "output": "a\n"}, "same exit code, output, changes"),
         ({"exit_code": None, "output": None}, "same changes; exit code, output not in the log"),
@@ -117,9 +117,9 @@ def test_the_history_that_a_terminal_writes_at_its_end_is_not_compared(path: str
     ],
 )
 def test_a_line_is_the_same_only_as_far_as_the_log_has_it(
-    told: dict[str, object], shown: str
+    fields: dict[str, object], shown: str
 ) -> None:
-    line = repeated_line(told, Behavior(1, b"a\n"))
+    line = repeated_line(fields, Behavior(1, b"a\n"))
     first, last = compared([line])
     assert first == f"x: {shown}"
     assert last == f"no difference in {int(not line.differs)} of 1 line"

@@ -263,7 +263,7 @@ def _has_content_of(old: _End, source: str, new: _End, target: str) -> bool:
 def channels_since(before: Behavior, whole: Behavior) -> tuple[dict[str, Any], bool]:
     """Return the output of `whole` after that of `before`, by channel.
 
-    The second result tells whether the output of `whole` begins with that of `before`.
+    The second result is whether the output of `whole` begins with that of `before`.
     """
     channels: dict[str, Any] = {}
     steady = True

@@ -180,7 +180,7 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 @cache
 def fixed_words(grammar: Grammar) -> frozenset[str]:
-    """Return words without a dash, one of which is in every input: `addr` for `ip addr`."""
+    """Return words without a dash. Every input has one of them: `addr` for `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):

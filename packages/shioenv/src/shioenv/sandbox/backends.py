@@ -71,8 +71,8 @@ class Backend(Protocol):
 def load_backend(name: str, feature: str | None = None) -> Backend:
     """Load the backend with a name from `MACHINES`.
 
-    Errors: MissingExtraError if no installed package provides the backend. The message says that
-    `feature` needs it (default: `--sandbox NAME`).
+    Errors: MissingExtraError if no installed package provides the backend. The message names the
+    `feature` that needs it (default: `--sandbox NAME`).
     """
     feature = feature or f"--sandbox {name}"
     return cast("Backend", load_guest(GROUP, name, feature=feature, extra="backends"))

@@ -1,4 +1,4 @@
-"""Candidate meanings of options, one of which is inferred for each option.
+"""Candidate meanings of options. One of them is inferred for each option.
 
 A *language* describes one kind of command: listing files, walking trees, summing sizes. It has
 candidate meanings, each of which changes one aspect of the command. The meaning of an option is
