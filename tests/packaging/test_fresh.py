@@ -61,12 +61,15 @@ def test_continuous_integration_runs_skipped_tests_of_its_machine() -> None:
     assert skipped == machine.replace(":", "-")
 
 
-def test_a_stage_that_fails_hides_no_later_one(tmp_path: Path) -> None:
+def test_a_stage_that_fails_is_reported_with_its_tests_and_hides_no_later_one(
+    tmp_path: Path,
+) -> None:
     text = (ROOT / ".ci/run").read_text()
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci/run").write_text(text)
     make = tmp_path / "make"
-    make.write_text('#!/bin/sh\n[ "$1" != check ] && [ "$1" != --dry-run ]\n')
+    failing = 'check) echo "FAILED tests/a.py::b - why"; exit 1;;'
+    make.write_text(f'#!/bin/sh\ncase $1 in {failing} --dry-run) exit 1;; esac\n')
     make.chmod(0o755)
     done = subprocess.run(
         ["bash", ".ci/run"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, cwd=tmp_path,
@@ -76,6 +79,10 @@ def test_a_stage_that_fails_hides_no_later_one(tmp_path: Path) -> None:
     summary = done.stdout.partition("== .ci/run: ")[2].splitlines()[1:]
     stages = re.findall(r"^stage (make [\w.-]+/?[\w.-]*)", text, re.MULTILINE)
     assert len(stages) > 5
+    (failed,) = [line for line in summary if "FAILED" in line]
+    assert failed.split() == ["FAILED", "tests/a.py::b", "-", "why"]
+    assert "make check" in summary[summary.index(failed) - 1]
+    summary.remove(failed)
     told = [re.fullmatch(r" *\d+ s  exit status (\d)  (make \S+).*", line) for line in summary]
     assert [each and each[2] for each in told] == stages
     assert [each[2] for each in told if each and each[1] != "0"] == ["make check"]

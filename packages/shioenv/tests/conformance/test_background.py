@@ -169,10 +169,13 @@ def test_a_line_that_ends_its_shell_cuts_off_what_goes_on(system: System) -> Non
         assert shell.run("exit").limits_hit == ("background_seconds",)
 
 
-@pytest.mark.parametrize("text", [FINISHING["at once"], LATE, STAYING["asleep"]])
-def test_a_score_has_the_same_flag_each_time(system: System, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [(FINISHING["at once"], PATIENT), (LATE, PATIENT), (STAYING["asleep"], LIMITS)],
+)
+def test_a_score_has_the_same_flag_each_time(system: System, text: str, limits: Limits) -> None:
     session = Session("/home", (Input.from_marked(text.split(" ")),))
-    with open_sandbox(system, LIMITS) as runner:
+    with open_sandbox(system, limits) as runner:
         records = [
             SessionRecorder(scoring=Scoring()).record(session, runner, random.Random(seed))
             for seed in range(3)
