@@ -69,7 +69,7 @@ def test_a_stage_that_fails_is_reported_with_its_tests_and_hides_no_later_one(
     (tmp_path / ".ci/run").write_text(text)
     make = tmp_path / "make"
     failing = 'check) echo "FAILED tests/a.py::b - why"; exit 1;;'
-    make.write_text(f'#!/bin/sh\ncase $1 in {failing} --dry-run) exit 1;; esac\n')
+    make.write_text(f"#!/bin/sh\ncase $1 in {failing} --dry-run) exit 1;; esac\n")
     make.chmod(0o755)
     done = subprocess.run(
         ["bash", ".ci/run"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, cwd=tmp_path,
