@@ -177,7 +177,7 @@ follow_harbor() {
     local page=docs/how-to/harbor.md run carried installed commands
     newcomer "$1"
     installed=$(sed -n 's/.*As root, `apt-get install \([^`]*\)`.*/\1/p' $page)
-    commands=$(sed -n '/^## From nothing to a job/,/^## W/{/^```$/,/^```$/{/^```$/d;p}}' $page)
+    commands=$(sed -n '/^## From installation to a job/,/^## What/{/^```sh$/,/^```$/{/^```/d;p}}' $page)
     SECONDS=0
     env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${installed:?}" >/dev/null
     echo "== make ready: $SECONDS s"

@@ -50,6 +50,18 @@ def test_what_a_wheel_needs_is_what_the_page_says() -> None:
     assert {"python3-venv", "uidmap", "mmdebstrap"} <= set(done.stdout.split())
 
 
+def test_the_commands_of_the_harbor_page_are_found() -> None:
+    text = (ROOT / "scripts/fresh.sh").read_text()
+    (line,) = [line for line in text.splitlines() if line.lstrip().startswith("commands=$(sed")]
+    script = f'page=docs/how-to/harbor.md; {line}; echo "$commands"'
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("python3 -m venv env")
+    assert lines[-1].startswith("harbor run")
+
+
 def test_continuous_integration_runs_skipped_tests_of_its_machine() -> None:
     """Root runs all tests there, and an ordinary user some of them."""
     run = (ROOT / ".ci/run").read_text()
