@@ -22,10 +22,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 MNT_DETACH = 2
 
@@ -67,7 +66,7 @@ class Spawned:
     output: str
 
 
-class Spawner:
+class Spawner(AbstractContextManager["Spawner"]):
     """The caller's side. `root` becomes the programs' root directory."""
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -111,15 +110,7 @@ class Spawner:
         """Put the next pristine copy in the tree's place: two renames."""
         self._ask({"restore": tree})
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

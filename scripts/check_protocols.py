@@ -1,4 +1,4 @@
-"""Compare the numbers in each `protocols.py` with the code that they cover.
+"""Compare protocol numbers with the code that they cover.
 
     python scripts/check_protocols.py [--write]
 
@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import shioenv.protocols
-import shioenv_agents.protocols
+from shioenv_agents.tasks import certificate
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "unit" / "protocols.json"
 
 NUMBERS: dict[str, int] = {
     name: number
-    for module in (shioenv.protocols, shioenv_agents.protocols)
+    for module in (shioenv.protocols, certificate)
     for name, number in vars(module).items()
     if name.isupper()
 }

@@ -38,7 +38,7 @@ LAYERS = {
     "shioenv_eval": (
         "frozen", "grammars", "report", "", "adapting", "predictors", "conform", "cli",
     ),
-    "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "e2b", "cli"),
+    "shioenv_agents": ("preview", "tasks", "fronts", "mcp", "e2b", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
     "shioenv_paper": ("networks", "", "cli"),

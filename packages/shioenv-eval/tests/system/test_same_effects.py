@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
-from shioenv_eval.same_effects import compare_effects
+from shioenv_eval.conform.verdicts import compare_effects
 
 PAIRS = [
     ("cat documents/notes.txt | wc -l", "wc -l < documents/notes.txt", ()),

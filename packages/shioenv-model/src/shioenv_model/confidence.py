@@ -15,7 +15,7 @@ from importlib.resources import files
 from shioenv.domain.runner import Answer
 from shioenv.grammar.library import names_of_grammars
 from shioenv_model.rules.registry import Step
-from shioenv_model.rules.spellings import EQUIVALENT
+from shioenv_model.rules.words import EQUIVALENT
 
 COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
 RARE = "neighbour of a command without a grammar"

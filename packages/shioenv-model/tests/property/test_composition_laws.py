@@ -12,9 +12,8 @@ from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.errors import Abstained
-from shioenv_model.bash.braces import braces
 from shioenv_model.bash.patterns import escaped, matches
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import braces, references
 from shioenv_model.composition.changes import Changes, composed
 from shioenv_model.composition.reading import read_program
 

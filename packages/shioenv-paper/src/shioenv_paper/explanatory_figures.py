@@ -3,7 +3,7 @@
 Three pictures, each as SVG for a light and a dark page:
 
 - the life of an input: from state and action through production and execution to its score
-- the expansion of one of an input's options
+- the expansion of one of an input's options (`Option`)
 - the files available to a session
 """
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.inputs import Argument, Input
@@ -26,18 +26,17 @@ from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.bind import bind
 from shioenv.grammar.library import load_grammar
-from shioenv.grammar.symbols import Grammar, Nonterminal, show_argument
+from shioenv.grammar.symbols import Grammar, Nonterminal, Production, show_argument
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.text_score import score
 from shioenv.seeding import generator
-from shioenv.synthesis.partial_input import PartialInput
-from shioenv.synthesis.policy import WeightedPolicy
+from shioenv.synthesis.derivation import PartialInput
+from shioenv.synthesis.policy import Choices, Policy, WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 from shioenv_eval.report.chart_style import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
-from shioenv_paper.option_rollouts import Options, OptionStep
 
 COMMAND: Final = "df"
 """The command with the shown option, as in Section 3.2."""
@@ -395,3 +394,78 @@ def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
         for name, picture in pictures.items()
         for path in write_pictures(out / f"{name}.svg", picture.svg)
     ]
+
+
+class OptionStep(NamedTuple):
+    """One rollout step: new state, option's nonterminal, production, whether the option ended."""
+
+    state: PartialInput
+    nonterminal: Nonterminal
+    production: Production
+    terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The option o_n of one nonterminal n.
+
+    - Initiation set: the states whose leftmost nonterminal is n.
+    - Policy: a distribution over the permitted productions. For a grammar-constrained sampler these
+      are n's own.
+    - Termination: certain as soon as the leftmost nonterminal is not n, impossible before.
+    """
+
+    nonterminal: Nonterminal
+    choices: Choices
+    policy: Policy
+
+    def can_start(self, state: PartialInput) -> bool:
+        """Whether the state is in the initiation set."""
+        return state.leftmost == self.nonterminal
+
+    def terminates(self, state: PartialInput) -> bool:
+        """Whether the option ends in this state: its termination probability is 0 or 1."""
+        return state.leftmost != self.nonterminal
+
+    def step(self, state: PartialInput, random: Random) -> OptionStep:
+        """Expand the leftmost nonterminal once. ValueError if the option cannot start."""
+        if not self.can_start(state):
+            raise ValueError(f"the option of {self.nonterminal} cannot start in {state}")
+        index = self.policy.choose(state, self.choices, random)
+        production = self.choices.productions[index]
+        following = state.expand(production)
+        return OptionStep(following, self.nonterminal, production, self.terminates(following))
+
+
+class Options:
+    """All options of a sampler; a rollout runs them in turn until no nonterminal is left."""
+
+    def __init__(
+        self, permitted: Mapping[Nonterminal, Iterable[Production]], policy: Policy
+    ) -> None:
+        self._options = {
+            nonterminal: Option(nonterminal, Choices(nonterminal, tuple(productions)), policy)
+            for nonterminal, productions in permitted.items()
+        }
+
+    def __getitem__(self, nonterminal: Nonterminal) -> Option:
+        return self._options[nonterminal]
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def rollout(
+        self, state: PartialInput, random: Random, *, max_steps: int | None = None
+    ) -> list[OptionStep]:
+        """Return all steps from `state` until it has no nonterminal (or `max_steps` steps).
+
+        A step with `terminated` is the last of its option. The next step belongs to the option of
+        the new leftmost nonterminal, which may be an earlier option that starts again.
+        """
+        steps: list[OptionStep] = []
+        while (leftmost := state.leftmost) is not None:
+            if max_steps is not None and len(steps) >= max_steps:
+                break
+            steps.append(self._options[leftmost].step(state, random))
+            state = steps[-1].state
+        return steps

@@ -8,10 +8,10 @@ from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.derivation import PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import Sampler, gcs
-from shioenv_paper.option_rollouts import Options
+from shioenv_paper.explanatory_figures import Options
 
 NO_HORIZON = 10_000
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
+
+JUDGE: Final = 1
+"""The protocol number of the judge of an agent's runs (see `shioenv.protocols`).
+
+Certificates with another number are invalid.
+"""
+
+HARBOR_JUDGE: Final = 1
+"""The protocol number of the judge of tasks exported to Harbor, with the same effect as `JUDGE`."""
 
 Count = Annotated[int, Meta(ge=0)]
 

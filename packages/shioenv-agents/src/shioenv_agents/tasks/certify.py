@@ -31,9 +31,8 @@ from shioenv.files.durable import (
 )
 from shioenv.protocols import CHANNEL
 from shioenv.system.store import System, find_system
-from shioenv_agents.protocols import JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
-from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
+from shioenv_agents.tasks.certificate import JUDGE, Certificate, JudgeCertificate, digest_of
 from shioenv_agents.tasks.determined import leaks, lines_of, unstated_facts
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.history import read_committed

@@ -16,7 +16,7 @@ from shioenv_eval.cli.evaluate import AnswerSeconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from shioenv_eval.same_effects import EffectsComparison
+    from shioenv_eval.conform.verdicts import EffectsComparison
 
 SHOWN = 10
 """Maximum number of findings that are printed."""
@@ -262,7 +262,7 @@ def compare(
     they differ.
     """
     from shioenv.behavior.observe import open_sandbox
-    from shioenv_eval.same_effects import compare_effects
+    from shioenv_eval.conform.verdicts import compare_effects
 
     with open_sandbox(system) as sandbox:
         state = sandbox.state(cwd)
@@ -280,8 +280,8 @@ def _pair_parts(done: EffectsComparison, start: str) -> Iterator[str]:
     from difflib import unified_diff
 
     from shioenv.domain.readable import changes
+    from shioenv_eval.conform.verdicts import CHANNELS
     from shioenv_eval.mask import output_text_of
-    from shioenv_eval.same_effects import CHANNELS
 
     if not done.differs:
         yield "the inputs do the same"

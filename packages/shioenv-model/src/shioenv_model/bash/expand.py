@@ -15,9 +15,9 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array, quote_value
-from shioenv_model.bash.braces import braces
 from shioenv_model.bash.modifiers import Modifiers, single_quoted, unescaped_ansi
 from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, paths
+from shioenv_model.bash.unexpanded import braces
 from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)

@@ -12,7 +12,7 @@ from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.arrays import Array, quote_value
-from shioenv_model.bash.braces import braces
+from shioenv_model.bash.unexpanded import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
 from shioenv_model.composition.variables import Value, item_of

@@ -23,10 +23,9 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import braces, references
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.command_replay import fed, write_commands

@@ -31,7 +31,7 @@ from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.definitions import command_text
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import references
 from shioenv_model.bash.work import spend
 from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.call import Call

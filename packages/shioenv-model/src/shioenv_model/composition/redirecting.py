@@ -12,7 +12,7 @@ from shioenv.bash.words import quoted
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import references
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Nowhere, OpenFile, Sink, Stdin

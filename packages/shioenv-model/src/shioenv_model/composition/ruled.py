@@ -16,7 +16,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import references
 from shioenv_model.composition import lookups
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong

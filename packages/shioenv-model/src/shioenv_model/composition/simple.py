@@ -20,7 +20,7 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.arrays import quote_value
 from shioenv_model.bash.definitions import command_text, definition
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import references
 from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.assigning import assign_word, declare
 from shioenv_model.composition.call import Call, as_text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.rules.options import options_of
+from shioenv_model.rules.words import options_of
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 """The account databases: passwd(5), group(5)."""

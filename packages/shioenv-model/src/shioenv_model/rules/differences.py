@@ -16,7 +16,7 @@ from shioenv.domain.context import FileEntry
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
-from shioenv_model.rules.options import options_of
+from shioenv_model.rules.words import options_of
 
 _MANY = 5
 """`diff` may ignore a line in the search if it occurs this often in the other file

@@ -26,8 +26,8 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.composition.opening import changed_mode, umask_of
 from shioenv_model.rules.accounts import GROUP, PASSWD, name_of_number, parse_accounts
-from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.tree_changes import Effects, new_file_attributes, written_entry
+from shioenv_model.rules.words import options_of, parse_options, words_of
 
 LARGEST = 16 * 1024 * 1024
 """Maximum bytes of a file that a rule creates (our choice)."""

@@ -29,8 +29,8 @@ from shioenv_model.memory.functions.counting import figures, row
 from shioenv_model.memory.functions.families import above, last_part
 from shioenv_model.rules.accounts import groups_of_users, id_lines
 from shioenv_model.rules.differences import run_diff
-from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
+from shioenv_model.rules.words import options_of, parse_options, words_of
 
 KILLED = 137
 """Exit code of a program killed for exceeding the output limit."""

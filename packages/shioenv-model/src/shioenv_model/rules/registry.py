@@ -24,7 +24,9 @@ from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
 from shioenv_model.rules.effects import effect
 from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched
 from shioenv_model.rules.programs import printed
-from shioenv_model.rules.spellings import (
+from shioenv_model.rules.unreachable_hosts import outside
+from shioenv_model.rules.usage_errors import usage_error
+from shioenv_model.rules.words import (
     asks_for_usage,
     insert_directory,
     is_usage_of,
@@ -32,8 +34,6 @@ from shioenv_model.rules.spellings import (
     unnamed,
     without_name,
 )
-from shioenv_model.rules.unreachable_hosts import outside
-from shioenv_model.rules.usage_errors import usage_error
 
 
 @dataclass(frozen=True, slots=True)

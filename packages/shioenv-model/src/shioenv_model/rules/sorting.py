@@ -11,7 +11,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.order import ordering_of
-from shioenv_model.rules.options import parse_options
+from shioenv_model.rules.words import parse_options
 
 _ORDERING = "bdfghMnr"
 _LONG = {

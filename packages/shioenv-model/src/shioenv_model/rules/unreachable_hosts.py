@@ -23,8 +23,8 @@ from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.rules.effects import EFFECTS
-from shioenv_model.rules.options import NO_NAMES, parse_options, words_of
 from shioenv_model.rules.tree_changes import Effects
+from shioenv_model.rules.words import NO_NAMES, parse_options, words_of
 
 _UNREACHABLE = re.compile(r"type unreachable dst default\b")
 _GATEWAY = re.compile(r"dst default gateway (\S+)")

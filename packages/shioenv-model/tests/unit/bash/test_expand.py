@@ -13,10 +13,9 @@ from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.bash.arrays import Array
-from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.patterns import matches
-from shioenv_model.bash.references import references
+from shioenv_model.bash.unexpanded import braces, references
 
 FILE = {"perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 0}
 FILE |= {"month": "Jan", "day": 1, "year": 2025, "time": "00:00"}

@@ -30,7 +30,7 @@ from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
 from shioenv_model.memory.world import World
 from shioenv_model.model import Model
-from shioenv_model.rules.spellings import insert_directory, unnamed, without_name
+from shioenv_model.rules.words import insert_directory, unnamed, without_name
 from shioenv_model.single_commands import GUESSED
 from support.runner_conformance import run_checks
 from support.small_world import CONTENTS, HOME, small_memory, small_world

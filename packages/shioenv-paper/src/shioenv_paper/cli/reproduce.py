@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
 from shioenv_paper.cli.experiment import Run, experiment_lines
+
+if TYPE_CHECKING:
+    from shioenv_paper.experiment_output import Results
+    from shioenv_paper.setting import ExperimentSetting
 
 _RUN = Run()
 
@@ -79,11 +84,32 @@ def paper(
     These are sampling efficiency, estimators, irreducibility by length, training sets, the steps
     from our sampling to the paper's, and the figures of the method. Models are not trained.
     """
-    from shioenv_paper.whole_paper import SIZES, reproduce_paper
-
-    size = SIZES["paper" if paper_size else "reduced"]
     with run.setting(out) as setting:
-        found = list(reproduce_paper(setting, size))
+        found = list(_paper_results(setting, paper_size))
     lines = (line for results in found for line in experiment_lines(results))
     documents = {results.document["experiment"]: results.document["summary"] for results in found}
     return shared.Printout({"directory": str(out), "summaries": documents}, lines, indent=2)
+
+
+def _paper_results(setting: ExperimentSetting, paper_size: bool) -> Iterator[Results]:
+    """Run the experiments below `setting.out`, and yield the results of each.
+
+    Sections 4.2, 4.3 and 4.4 of the paper, then our steps, and the figures of the method in
+    `figures`. Finished executions are not repeated. Without `paper_size` it takes under an hour on
+    two idle cores. Errors: those of the experiments and `draw`.
+    """
+    from shioenv_paper.by_length import PAPER_COUNT, run_by_length
+    from shioenv_paper.estimator_errors import run_estimator_errors
+    from shioenv_paper.explanatory_figures import draw
+    from shioenv_paper.sampling_efficiency import run_sampling_efficiency
+    from shioenv_paper.steps import run_steps
+    from shioenv_paper.training_sets import run_training_sets
+
+    draw(setting.out / "figures", seed=setting.seed, system=setting.system_name)
+    exact, replays = (60, 20) if paper_size else (4, 10)
+    yield run_sampling_efficiency(setting, count=exact, replays=replays)
+    yield run_estimator_errors(setting, count=exact, replays=replays)
+    by_length = PAPER_COUNT if paper_size else 1_200
+    yield run_by_length(setting, count=by_length, rules=paper_size)
+    yield run_training_sets(setting, count=500_000 if paper_size else 500, rules=paper_size)
+    yield run_steps(setting, count=300 if paper_size else 50)

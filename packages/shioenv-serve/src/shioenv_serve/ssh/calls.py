@@ -1,21 +1,20 @@
-"""Messages from login shells to the server: user, command and terminal of each login."""
+"""Login shells that call the server: user, command, terminal, descriptors of each."""
 
 from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import fcntl
 import os
 import socket
 import struct
 import termios
 import tty
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
-
-from shioenv_serve.ssh import wires
+from typing import Any, Final
 
 CONNECTION: Final = "SHIOENV_CONNECTION"
 """The environment variable that names the connection, as in `native/ssh/calls.h`."""
@@ -85,7 +84,7 @@ class Caller:
 
     async def call(self) -> LoginCall | None:
         """Return the first message of the shell; None if it is not that of a login shell."""
-        await wires.ready(self._connection.fileno(), write=False)
+        await ready(self._connection.fileno(), write=False)
         try:
             data, fds, *_ = socket.recv_fds(self._connection, _MOST, _DESCRIPTORS)
         except OSError:
@@ -117,3 +116,75 @@ class Caller:
         with suppress(OSError):
             self._connection.send(b"s %d" % signal if signal else b"x %d" % exit_code)
         self._connection.close()
+
+
+PIECE: Final = 1 << 16
+
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+async def ready(fd: int, *, write: bool) -> None:
+    """Wait until a descriptor is ready for reading, or for writing."""
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_future()
+
+    def now() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    (loop.add_writer if write else loop.add_reader)(fd, now)
+    try:
+        await waiting
+    finally:
+        (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+def accept(
+    listener: socket.socket, take: Callable[[socket.socket, Any], object], rest: float = 1.0
+) -> None:
+    """Pass each connection of a listener, and its peer, to `take` until the listener is closed.
+
+    If descriptors or memory run out, accepting pauses for `rest` seconds.
+    """
+    loop = asyncio.get_running_loop()
+
+    def come() -> None:
+        try:
+            connection, peer = listener.accept()
+        except OSError as error:
+            if error.errno in _SHORT:
+                loop.remove_reader(listener)
+                loop.call_later(rest, listen)
+            return
+        take(connection, peer)
+
+    def listen() -> None:
+        if listener.fileno() >= 0:
+            loop.add_reader(listener, come)
+
+    listener.setblocking(False)
+    listen()
+
+
+async def read_descriptor(fd: int, most: int = PIECE) -> bytes:
+    """Return the next bytes of a non-blocking descriptor; empty at the end."""
+    while True:
+        try:
+            return os.read(fd, most)
+        except BlockingIOError:
+            await ready(fd, write=False)
+        except OSError:  # EIO: no process has the terminal open any more
+            return b""
+
+
+async def write_descriptor(fd: int, data: bytes) -> bool:
+    """Write all of `data` to a non-blocking descriptor; return False once no reader is left."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            await ready(fd, write=True)
+        except OSError:
+            return False
+    return True

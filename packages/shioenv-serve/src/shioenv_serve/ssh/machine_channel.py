@@ -16,8 +16,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.live.entered import parse_control_line
 from shioenv.sandbox.base import Entered
 from shioenv_serve.events import LONGEST
-from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.calls import Caller, LoginCall, resize
+from shioenv_serve.ssh.calls import Caller, LoginCall, read_descriptor, resize, write_descriptor
 from shioenv_serve.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv_serve.ssh.uploads import Tap, tap_of
 from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, cancel_tasks
@@ -49,7 +48,7 @@ class MachineChannel(SshChannel):
             if call.command is None:
                 greeting = self._greeting.replace(b"\n", b"\r\n")
                 self.shown(greeting)
-                await wires.write_descriptor(call.fds[1], greeting)
+                await write_descriptor(call.fds[1], greeting)
             else:
                 watch.entered(call.command, False)
             left = await self._attended(watch, master)
@@ -77,11 +76,11 @@ class MachineChannel(SshChannel):
             await cancel_tasks(up, down, told, look)
 
     async def _show(self, master: int, watch: PromptWatch) -> None:
-        while data := await wires.read_descriptor(master):
+        while data := await read_descriptor(master):
             watch.shown(data)
             await self.hold()
             self.shown(data)
-            if not await wires.write_descriptor(self._call.fds[1], data):
+            if not await write_descriptor(self._call.fds[1], data):
                 return
 
     async def _listen(self, master: int) -> None:
@@ -207,11 +206,11 @@ class CommandStream:
 
     async def _up(self) -> None:
         """Pass on the visitor's input, and its end."""
-        while data := await wires.read_descriptor(self._channel.fds[0]):
+        while data := await read_descriptor(self._channel.fds[0]):
             self._tap.sent(data)
             self.sent += data[: max(0, LONGEST + 1 - len(self.sent))]
             await self._channel.write_uploads()
-            if not await wires.write_descriptor(self._talk.fileno(), data):
+            if not await write_descriptor(self._talk.fileno(), data):
                 return
         self._tap.ended()
         await self._channel.write_uploads()
@@ -221,19 +220,19 @@ class CommandStream:
     async def _down(self, source: int, number: int) -> None:
         """Pass on an output until its end, even if the visitor no longer reads."""
         goes_on = True
-        while data := await wires.read_descriptor(source):
+        while data := await read_descriptor(source):
             if number == 1:
                 self._tap.answered(data)
                 await self._channel.write_uploads()
             self.answered += data[: max(0, LONGEST + 1 - len(self.answered))]
             await self._channel.hold()
             self._channel.shown(data)
-            goes_on = goes_on and await wires.write_descriptor(self._channel.fds[number], data)
+            goes_on = goes_on and await write_descriptor(self._channel.fds[number], data)
 
     async def _status(self) -> Ended:
         """Return how the command ended; without a report on the control socket, it was killed."""
         kept, killed = b"", False
-        while data := await wires.read_descriptor(self._talk.fileno()):
+        while data := await read_descriptor(self._talk.fileno()):
             *lines, kept = (kept + data).split(b"\n")
             kept = kept[-LONGEST:]
             for line in lines:

@@ -23,8 +23,7 @@ from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
 from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv_serve.events import LONGEST
-from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.calls import Caller, LoginCall, read_descriptor, write_descriptor
 from shioenv_serve.ssh.machine_channel import connect_command
 from shioenv_serve.ssh.machines import login_words, start_command
 from shioenv_serve.ssh.model_files import ModelFiles, ScpAnswers, SftpAnswers
@@ -86,7 +85,7 @@ class ModelChannel(SshChannel):
         """Answer the commands on standard input, and return the last exit code."""
         script, status, kept = ScriptReader(), 0, b""
         while not self._ended and not script.refused:
-            data = await wires.read_descriptor(self._call.fds[0])
+            data = await read_descriptor(self._call.fds[0])
             self.typed(data)
             *lines, kept = (kept + data).split(b"\n") if data else [kept, b""]
             for line in lines:
@@ -147,10 +146,10 @@ class ModelChannel(SshChannel):
         return int(answers.over)
 
     async def _heard(self) -> bytes:
-        return await wires.read_descriptor(self._call.fds[0])
+        return await read_descriptor(self._call.fds[0])
 
     async def _said(self, data: bytes) -> bool:
-        return await wires.write_descriptor(self._call.fds[1], data)
+        return await write_descriptor(self._call.fds[1], data)
 
     async def _followed(self, shell: HybridShell) -> Behavior:
         """Return the changes in the fallback machine, and add them to the model's state."""
@@ -171,7 +170,7 @@ class ModelChannel(SshChannel):
 
     async def _line(self) -> str | None:
         """Return the next line with its newline; empty after Ctrl-C, None at the end."""
-        reading = asyncio.create_task(wires.read_descriptor(self._call.fds[0]))
+        reading = asyncio.create_task(read_descriptor(self._call.fds[0]))
         heard = asyncio.create_task(self._interrupted())
         try:
             await asyncio.wait({reading, heard}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +211,7 @@ class ModelChannel(SshChannel):
         await self.hold()
         errors = b"" if self._call.tty else behavior.stderr or b""
         await self._show(behavior.output if not errors else behavior.stdout or b"")
-        await wires.write_descriptor(self._call.fds[2], errors)
+        await write_descriptor(self._call.fds[2], errors)
         return behavior.exit_code
 
     def _ran(self, shell: Shell, line: str) -> tuple[Behavior, str, float | None]:
@@ -233,7 +232,7 @@ class ModelChannel(SshChannel):
 
     async def _show(self, data: bytes) -> None:
         self.shown(data.replace(b"\n", b"\r\n"))
-        await wires.write_descriptor(self._call.fds[1], data)
+        await write_descriptor(self._call.fds[1], data)
 
 
 def _text(line: bytes) -> str:

@@ -27,8 +27,7 @@ from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
 from shioenv.system.host_checks import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 from shioenv_serve.events import EventLog, duration, origin
-from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.calls import Caller, LoginCall, accept, read_descriptor
 from shioenv_serve.ssh.daemon import Daemon, make_host_keys
 from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Machines, login_accounts
@@ -254,7 +253,7 @@ class SshServer:
             loop.add_signal_handler(number, stop, number)
         sockets = (listener, self._daemon.gate, self._daemon.sessions)
         for each, take in zip(sockets, (self._accept, self._ask, self._open), strict=True):
-            wires.accept(each, take)
+            accept(each, take)
         watching = self._begin(self._watch())
         try:
             await self._stopping.wait()
@@ -368,7 +367,7 @@ class SshServer:
         heard, visit, kept = SshdLogParser(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
-            while data := await wires.read_descriptor(log):
+            while data := await read_descriptor(log):
                 *lines, kept = (kept + data).split(b"\n")
                 kept = kept[:LONGEST_LINE]
                 for line in lines:

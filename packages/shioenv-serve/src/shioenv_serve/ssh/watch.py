@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
-from shioenv_serve.ssh import wires
+from shioenv_serve.ssh.calls import PIECE, read_descriptor, write_descriptor
 from shioenv_serve.ssh.machines import VisitorMachine
 from shioenv_serve.ssh.visitor_channel import SshChannel, cancel_tasks
 
@@ -137,19 +137,19 @@ class PromptWatch:
     async def type(self) -> None:
         """Pass on the visitor's input until it ends."""
         held, ended = b"", False
-        reading = asyncio.create_task(wires.read_descriptor(self._channel.fds[0]))
+        reading = asyncio.create_task(read_descriptor(self._channel.fds[0]))
         freed = asyncio.create_task(self._freed())
         try:
             while held or not ended:
                 waits: set[asyncio.Task[Any]] = {freed} if held else set()
-                if not ended and len(held) < wires.PIECE:
+                if not ended and len(held) < PIECE:
                     waits.add(reading)
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if reading.done() and not ended:
                     data = reading.result()
                     held, ended = held + data, not data
                     if data:
-                        reading = asyncio.create_task(wires.read_descriptor(self._channel.fds[0]))
+                        reading = asyncio.create_task(read_descriptor(self._channel.fds[0]))
                 piece = b""
                 if _AT_ONCE.search(held) or self._typed.pasting:
                     piece = held
@@ -158,7 +158,7 @@ class PromptWatch:
                 if piece:
                     held = held[len(piece) :]
                     self._take(piece)
-                    if not await wires.write_descriptor(self._master, piece):
+                    if not await write_descriptor(self._master, piece):
                         return
                 if freed.done():
                     freed = asyncio.create_task(self._freed())

@@ -23,8 +23,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
 from shioenv_serve.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv_serve.ssh import watch as watching
-from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.calls import Caller, LoginCall, accept
 from shioenv_serve.ssh.daemon import settings
 from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Account, login_words
@@ -404,7 +403,7 @@ def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None
         with Short() as listener, socket.socket() as client:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
-            wires.accept(listener, lambda connection, _: taken.set_result(connection), rest=0.1)
+            accept(listener, lambda connection, _: taken.set_result(connection), rest=0.1)
             client.connect(listener.getsockname())
             lowest = os.dup(0)
             os.close(lowest)

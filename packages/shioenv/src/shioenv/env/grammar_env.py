@@ -26,8 +26,7 @@ from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
 from shioenv.grammar.library import chosen_grammars, load_grammars, own_grammars
 from shioenv.grammar.symbols import Grammar, Production, Symbol
 from shioenv.synthesis.compose import command_tokens
-from shioenv.synthesis.derivation import BREAK, Derivation
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.derivation import BREAK, Derivation, PartialInput
 from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, tidied
 from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system

@@ -9,8 +9,7 @@ import pytest
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, TerminalText
-from shioenv.synthesis.derivation import BREAK, Derivation
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.derivation import BREAK, Derivation, PartialInput
 from shioenv.synthesis.samplers import Sampler
 
 

@@ -28,9 +28,8 @@ from shioenv.files.documents import fault, parse_json
 from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
 from shioenv.system.store import System
-from shioenv_agents.protocols import HARBOR_JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, kinds
-from shioenv_agents.tasks.certificate import Certificate, digest_of
+from shioenv_agents.tasks.certificate import HARBOR_JUDGE, Certificate, digest_of
 from shioenv_agents.tasks.certify import JudgeKind, Trial, certify_into, channel_digest
 from shioenv_agents.tasks.entered_machine import Command, EnteredMachine, Running
 from shioenv_agents.tasks.harbor import check
