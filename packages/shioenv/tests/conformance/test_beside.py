@@ -24,6 +24,11 @@ DEVICES = ("/dev/zero", "/dev/full")
 """Root's sandboxes have their own; an ordinary user's are the host's."""
 
 
+MADE = "/sys /proc/1 /proc/[1-9]??"  # declared processes have numbers below 1000
+SEEN = f"{{ ls -laiR /etc {MADE}; cat /sys/block/*/size /proc/[1-9]??/comm; }} 2>&1 | md5sum"
+"""Shows files of the overlay, of /sys and of the declared processes."""
+
+
 def trees(sandbox: NamespaceSandbox) -> str:
     """Return the device number of the file system that contains the tree."""
     sandbox.run(Request("true"))
@@ -69,13 +74,14 @@ def test_the_tree_is_shared_and_outlives_who_filled_it(system: System) -> None:
     with NamespaceSandbox(system) as first:
         second = NamespaceSandbox(system)
         assert trees(first) == trees(second)
+        listed = first.run(Request(SEEN)).output
+        assert second.run(Request(SEEN)).output == listed
     with second:
-        listed = second.run(Request("ls -lai /etc | md5sum")).output
         second.run(Request("hostname other"))  # opened anew for the next
-        assert second.run(Request("ls -lai /etc | md5sum")).output == listed
+        assert second.run(Request(SEEN)).output == listed
         with NamespaceSandbox(system) as third:
             assert trees(third) == trees(second)
-            assert third.run(Request("ls -lai /etc | md5sum")).output == listed
+            assert third.run(Request(SEEN)).output == listed
 
 
 RUINS = {
@@ -88,7 +94,6 @@ exec 3< /proc/1/comm; echo x | tee /proc/1/comm /dev/fd/3; ln -f /etc/passwd /pr
 perl -e 'open F, "<", "/proc/1/comm"; syscall 9, 0, 4096, 3, 1, fileno F, 0'; rm -rf /mnt/*
 """,
 }
-SEEN = "{ ls -laiR /etc /sys /proc/1; cat /sys/block/*/size /proc/1/comm; } 2>&1 | md5sum"
 
 
 @pytest.mark.parametrize("text", RUINS.values(), ids=RUINS)
