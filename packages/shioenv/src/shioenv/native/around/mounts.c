@@ -306,25 +306,29 @@ static const char *make_tree(const char *wanted, const struct timespec *instant)
     die("mount overlay of the system");
 }
 
-/* Get the tree of another sandbox's kept mounts as a detached mount. This process then returns to its own mounts. */
-int tree_of(int kept)
+/* Get the tree of another sandbox's kept mounts as a detached mount, and the packed files of its processes. This process then
+ * returns to its own mounts. */
+struct shared_parts parts_of(int kept)
 {
     int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (own < 0 || here < 0) die("open own namespaces");
     join_namespace(kept, CLONE_NEWNS, "kept mount");
-    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, "/tree", CLONE_TREE | O_CLOEXEC);
-    CHECK(tree, "copy the kept tree");
+    struct shared_parts parts = {
+        .tree = (int)syscall(SYS_open_tree, AT_FDCWD, "/tree", CLONE_TREE | O_CLOEXEC),
+        .processes = open("/packed", O_RDONLY | O_CLOEXEC),
+    };
+    if (parts.tree < 0 || parts.processes < 0) die("share the kept tree");
     join_namespace(own, CLONE_NEWNS, "own mount");
     CHECK(fchdir(here), "enter the system");
     close(own);
     close(here);
-    return tree;
+    return parts;
 }
 
 /* Create the mounts from which every supervisor of a sandbox starts, and make them this process's root. They contain nothing of
- * the host except its /proc, without which the kernel permits no other one. `tree` is another sandbox's tree of the same system:
- * it is used as it is, with its form. Return the form of the lower layer. */
-const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, int tree)
+ * the host except its /proc, without which the kernel permits no other one. `parts` are another sandbox's, of the same system: its
+ * tree is used as it is, with its form. Return the form of the lower layer. */
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, struct shared_parts parts)
 {
     int nodes[N_DEVICES];
     char path[512];
@@ -342,7 +346,9 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
         make_directory(path);
     }
-    fill_processes(STAGING "/processes");
+    int packed = parts.processes < 0 ? pack_processes(STAGING "/packed") : parts.processes;
+    fill_processes(packed, STAGING "/processes");
+    close(packed);
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
     if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
@@ -365,10 +371,10 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
-    if (tree < 0) return make_tree(wanted, instant);
+    if (parts.tree < 0) return make_tree(wanted, instant);
     take_form(wanted);
-    move_mount_to(tree, AT_FDCWD, "/tree");
-    close(tree);
+    move_mount_to(parts.tree, AT_FDCWD, "/tree");
+    close(parts.tree);
     show_view();
     return forms[form].name;
 }

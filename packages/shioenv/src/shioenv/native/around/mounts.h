@@ -15,8 +15,9 @@ void settle_root(void);
 
 void own_mounts(void);
 void make_device_nodes(uid_t uid, gid_t gid);
-int tree_of(int kept);
-const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, int tree);
+struct shared_parts { int tree, processes; };  /* -1: none */
+struct shared_parts parts_of(int kept);
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, struct shared_parts parts);
 void enter_kept_mounts(int kept, const char *name);
 void make_outer_mounts(void);
 int make_layer(bool with_library);

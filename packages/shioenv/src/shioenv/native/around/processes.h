@@ -4,8 +4,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Copy the /proc files of each process from ./processes to `to`, a directory in memory that all supervisors share. */
-void fill_processes(const char *to);
+/* Pack the /proc files of all processes, which are below ./processes, into a file. Return it. */
+int pack_processes(const char *to);
+
+/* Copy packed files to `to`, a directory in memory that all supervisors of a sandbox share. */
+void fill_processes(int packed, const char *to);
 
 /* Like fork(2), but the child is in the input's pid namespace, with this process id there. */
 pid_t fork_inside(pid_t number);

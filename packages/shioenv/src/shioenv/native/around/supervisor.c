@@ -148,11 +148,11 @@ static int keep(char **argv, const char *plain, int user, int mounts)
     else enter_user_namespace();
     end_with_caller();
     own_mounts();
-    int tree = shares ? tree_of(mounts) : -1;
+    struct shared_parts parts = shares ? parts_of(mounts) : (struct shared_parts){-1, -1};
     int kept[] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
     if (kept[0] < 0 || kept[1] < 0) die("open own namespaces");
     struct timespec instant = {.tv_sec = atoll(argv[5])};
-    const char *form = make_kept_mounts(argv[6], &instant, plain, tree);
+    const char *form = make_kept_mounts(argv[6], &instant, plain, parts);
     char line[64];
     snprintf(line, sizeof line, "%s %016llx\n", form, (unsigned long long)filled_sum);
     return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;

@@ -9,7 +9,7 @@ the host's files.
 The layer is created once for all sandboxes of a system that a process has open, together with the
 user namespace that owns it. Devices, /sys and the files of declared processes are not below an
 overlay, so an input could keep them open or lock them. So each sandbox has its own copies, shared
-by all its supervisors.
+by all its supervisors. The files of processes are read from the host once, into one packed file.
 """
 
 from __future__ import annotations
