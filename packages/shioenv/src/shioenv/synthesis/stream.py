@@ -15,6 +15,7 @@ from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import (
+    PIPE,
     Composites,
     command_tokens,
     compose_input,
@@ -39,6 +40,10 @@ USUAL = "usual"
 FED = 0.98
 """Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
+
+JOINED = 0.9
+"""Share of commands after `&&`, `||` and `;` that name a thing of an earlier command, if one fits
+(our choice)."""
 
 SUITED_ATTEMPTS = 4
 """Attempts to write a command that finds something or names a file, or that can be made to fail."""
@@ -172,6 +177,8 @@ class SampleStream:
             return None
         traces: list[SegmentTrace] = []
         before: Sequence[str] = ()
+        n_segments = 0
+        chain = place.chain() if self.settings.groups else None
 
         def draw(name: str, *, piped: bool) -> Sequence[str]:
             nonlocal before
@@ -191,7 +198,30 @@ class SampleStream:
             return drawn.words
 
         def draw_next(piped: bool) -> Sequence[str]:
-            return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
+            nonlocal before
+            if chain is None or piped or random.random() >= JOINED:
+                return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
+            names = place.taking(chain.kinds)
+            for _ in range(SUITED_ATTEMPTS):
+                del traces[n_segments:]
+                words = draw(_pick(random, names), piped=False)
+                if (joined := place.joined(chain, words, random)) is not None:
+                    before = joined
+                    break
+            return before
+
+        def suited(words: Sequence[str], operator: str) -> str:
+            nonlocal n_segments
+            assert chain is not None
+            n_segments = len(traces)
+            chain.ran(words, failed=operator == "||")
+            if place.is_silent(words):
+                return "&&" if operator == PIPE else operator
+            if operator in {"&&", ";"} and not chain.things and random.random() < JOINED:
+                others = [PIPE] * bool(place.pipes) + [">"] * bool(place.targets)
+                known = [one for one in others if one in self.composites.operators]
+                return _pick(random, [operator, *known])
+            return operator
 
         try:
             first = draw(name, piped=False)
@@ -208,7 +238,7 @@ class SampleStream:
                     place.targets,
                     pipes=bool(place.pipes),
                     fail=partial(place.failing, random) if self.settings.free else None,
-                    silent=place.is_silent if self.settings.groups else None,
+                    suited=suited if self.settings.groups else None,
                 )
             except _NothingWrittenError:
                 return None
@@ -293,7 +323,10 @@ class SampleStream:
         traces: list[SegmentTrace] = []
         source: Sequence[str] | None = None
         before = ""
+        chain = place.chain() if self.settings.groups else None
         for number, part in enumerate(parts):
+            if chain is not None and part == PIPE and source and place.is_silent(source):
+                part = "&&"
             if is_shape_operator(part):
                 tokens.append(token(part, Role.OPERATOR))
                 if part in REDIRECTIONS:
@@ -301,6 +334,8 @@ class SampleStream:
                     if target == "/dev/null" and part == ">" and self.settings.groups:
                         target = people.target(part, random, place.values)
                     tokens.append(token(spelt(target), Role.TARGET))
+                    if chain is not None:
+                        chain.ran(("", target))
                 before = part if part in SEPARATORS else before
                 continue
             grammar = place.grammars[part]
@@ -308,6 +343,8 @@ class SampleStream:
             starts = [grammar.start]
             if grammar.pipe is not None:
                 starts.insert(0 if piped else 1, grammar.pipe)
+            if piped and chain is not None:
+                starts = starts[:1]  # the other form names files, and ignores the pipe
             write = partial(
                 people.write,
                 place.writer(part),
@@ -317,20 +354,29 @@ class SampleStream:
                 piped=piped,
             )
             words: Sequence[str] | None = None
+            meant: Sequence[str] = ()
             drawn: Drawn | None = None
             for _ in range(SUITED_ATTEMPTS):
                 drawn = write()
                 if drawn is None:
                     return None
-                if [*parts[number + 1 : number + 2]] == ["||"]:
-                    words = place.failing(random, drawn.words)
-                else:
+                fails = [*parts[number + 1 : number + 2]] == ["||"]
+                meant = drawn.words
+                if not fails:
                     source = source if piped else None
-                    drawn, words = _suited(place, drawn, write, random, source)
+                    drawn, meant = _suited(place, drawn, write, random, source)
+                words = meant
+                if chain is not None and before and not piped and random.random() < JOINED:
+                    words = place.joined(chain, meant, random)
+                    meant = words or meant
+                if words is not None and fails:
+                    words = place.failing(random, words)
                 if words is not None:
                     break
             if drawn is None or words is None:
                 return None
+            if chain is not None:
+                chain.ran(meant, failed=fails)
             if not composite and not ABOUT_ITSELF.isdisjoint(words):
                 if number < len(parts) - 1:
                     return None
