@@ -8,7 +8,7 @@ In a command nested in `find` or `xargs`, operands that name files are left out,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
@@ -18,7 +18,7 @@ from shioenv.domain.inputs import OPERATORS, Argument, Input, Role, Token
 from shioenv.errors import UsageError
 from shioenv.grammar.arguments import on_files, runs_others
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.traits import NOTHING, Traits
+from shioenv.grammar.traits import NOTHING, PROCESSES, Traits
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF, form
 
 PIPE = "|"
@@ -137,6 +137,11 @@ def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
 def token(marked: str, role: Role) -> Token:
     """Return the token of a word as written, including no-space marks."""
     return Token(Argument.parse(marked), role)
+
+
+def is_text_name(path: str) -> bool:
+    """Whether a path names a file for printed text, without a number in its name."""
+    return re.fullmatch(r"[^0-9.]*(\.(txt|log|out|list|lst))?", path) is not None
 
 
 NESTED_HORIZON = 5
@@ -310,7 +315,7 @@ def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
 
 # Chains -----------------------------------------------------------------------------------------
 
-FILE, DIRECTORY, GLOB, GONE = "file", "directory", "glob", "gone"
+FILE, DIRECTORY, GLOB, GONE, FAILED = "file", "directory", "glob", "gone", "failed"
 
 _TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -318,9 +323,13 @@ _TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
         DIRECTORY: frozenset({"directory", "path", "tree", "any"}),
         GLOB: frozenset({"file", "path", "tree"}),
         GONE: frozenset({"new", "made", "output", "any"}),
+        FAILED: frozenset(),
     }
 )
 """The roles of operands that a thing of each kind suits. Other kinds are roles themselves."""
+
+_TOPICS = frozenset({"network", "limits", PROCESSES})
+"""What commands change or show that others change or show too."""
 
 _VALUES = MappingProxyType(
     {"user": "Username", "group": "Groupname", "interface": "Interface", "variable": "EnvVar"}
@@ -340,7 +349,7 @@ def kinds_of_things(names: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
     return files | dict.fromkeys(names.get("Directory", ()), DIRECTORY)
 
 
-def takes(traits: Traits, kinds: Collection[str]) -> bool:
+def takes(traits: Traits, kinds: frozenset[str]) -> bool:
     """Whether a command says a text, or has an operand for a thing of one of these kinds.
 
     Without kinds: whether it shows something, and needs no operand.
@@ -348,8 +357,15 @@ def takes(traits: Traits, kinds: Collection[str]) -> bool:
     if _speaks(traits):
         return True
     if not kinds:
-        return traits.shows not in {"", NOTHING} and not traits.paths and not traits.least
-    return any(not traits.roles.isdisjoint(_TAKEN_BY.get(kind, {kind})) for kind in kinds)
+        shows = traits.shows not in {"", NOTHING} and not traits.changes
+        return shows and not traits.paths and not traits.least
+    return not kinds.isdisjoint(_topics(traits)) or any(
+        not traits.roles.isdisjoint(_TAKEN_BY.get(kind, {kind})) for kind in kinds
+    )
+
+
+def _topics(traits: Traits) -> frozenset[str]:
+    return _TOPICS & {traits.changes, traits.shows}
 
 
 def _speaks(traits: Traits) -> bool:
@@ -373,13 +389,14 @@ class Chain:
         self._names, self._kinds, self._traits = names, kinds, traits
         self.things: list[tuple[str, str]] = []
         """Kinds and texts."""
-        self._altered = False
+        self._altered = self._failed = False
 
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of the things, and of the directories that they are in."""
         inside = {DIRECTORY for _, text in self.things if _above(text)}
-        return frozenset(inside.union(kind for kind, _ in self.things))
+        kinds = inside.union(kind for kind, _ in self.things)
+        return frozenset(kinds or {FAILED} if self._failed else kinds)
 
     def _operands(self, words: Sequence[str]) -> list[tuple[int, str, str]]:
         """Return the position, role and text of each plain operand."""
@@ -399,22 +416,29 @@ class Chain:
         """Note what a command names; if it `failed`, only what was there before."""
         traits = self._traits.get(words[0], _UNKNOWN)
         operands = self._operands(words)
+        self._failed = failed
+        self.things += [(topic, "") for topic in _topics(traits)]
         if traits.makes == "fifo" or not {*words}.isdisjoint(self._names.get("Fifo", ())):
             return
         for place, role, text in operands:
             kind = self._kind(text, role)
-            if failed or kind == GLOB:
+            taken = traits.removes or (traits.changes == "name" and place != operands[-1][0])
+            if failed or (kind == GLOB and not taken):
                 pass
             elif traits.changes == "cwd":
                 self._enter(text)
                 continue
-            elif traits.removes or (traits.changes == "name" and place != operands[-1][0]):
+            elif taken:
                 self.things = [(one, known) for one, known in self.things if known != text]
                 kind = GONE
             elif kind is None and (role in {"new", "made", "output", "target"} or not words[0]):
                 kind = DIRECTORY if traits.makes == "directory" else FILE
             if kind is not None:
                 self.things.append((kind, text.partition("=")[0]))
+        for word in words[1:]:
+            option, _, value = word.replace("=", " ", 1).partition(" ")
+            if traits.role_of_value(option) == "output" and _PLAIN.fullmatch(value):
+                self.things.append((FILE, value))
         self._altered = self._altered or (not failed and (traits.alters or traits.changes == "cwd"))
 
     def _kind(self, text: str, role: str) -> str | None:
@@ -423,6 +447,8 @@ class Chain:
             return GLOB
         if role == "assignment":
             return "variable"
+        if text in {".", "..", "./"}:
+            return None
         return role if role in _VALUES else self._kinds.get(text.rstrip("/"))
 
     def _enter(self, directory: str) -> None:
@@ -442,7 +468,12 @@ class Chain:
         """
         traits = self._traits.get(words[0], _UNKNOWN)
         operands = self._operands(words)
-        if _speaks(traits) or (self._altered and traits.implied and not operands):
+        kinds = self.kinds
+        if (
+            _speaks(traits)
+            or not kinds.isdisjoint(_topics(traits))
+            or (self._altered and traits.implied and not operands)
+        ):
             return words
         above = [(DIRECTORY, _above(text)) for _, text in self.things if _above(text)]
         for things in (self.things, above):

@@ -19,6 +19,7 @@ from shioenv.synthesis.compose import (
     Composites,
     command_tokens,
     compose_input,
+    is_text_name,
     token,
 )
 from shioenv.synthesis.derivation import Drawn
@@ -47,6 +48,9 @@ JOINED = 0.9
 
 SUITED_ATTEMPTS = 4
 """Attempts to write a command that finds something or names a file, or that can be made to fail."""
+
+NAMED_ATTEMPTS = 3
+"""Attempts to draw a file for printed text with a name of such a file."""
 
 FREE_ATTEMPTS = 8
 """Attempts per draw to write a command with each option once."""
@@ -178,7 +182,7 @@ class SampleStream:
         traces: list[SegmentTrace] = []
         before: Sequence[str] = ()
         n_segments = 0
-        chain = place.chain() if self.settings.groups else None
+        chain = place.chain() if composite and self.settings.groups else None
 
         def draw(name: str, *, piped: bool) -> Sequence[str]:
             nonlocal before
@@ -195,14 +199,15 @@ class SampleStream:
             else:
                 raise _NoSuchLengthError
             traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
-            return drawn.words
+            before = drawn.words
+            return before
 
         def draw_next(piped: bool) -> Sequence[str]:
             nonlocal before
             if chain is None or piped or random.random() >= JOINED:
                 return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
             names = place.taking(chain.kinds)
-            for _ in range(SUITED_ATTEMPTS):
+            for _ in range(SUITED_ATTEMPTS if chain.things else 1):
                 del traces[n_segments:]
                 words = draw(_pick(random, names), piped=False)
                 if (joined := place.joined(chain, words, random)) is not None:
@@ -220,7 +225,7 @@ class SampleStream:
             if operator in {"&&", ";"} and not chain.things and random.random() < JOINED:
                 others = [PIPE] * bool(place.pipes) + [">"] * bool(place.targets)
                 known = [one for one in others if one in self.composites.operators]
-                return _pick(random, [operator, *known])
+                return _pick(random, [operator, *known, *known])
             return operator
 
         try:
@@ -235,10 +240,10 @@ class SampleStream:
                     self.composites,
                     first,
                     draw_next,
-                    place.targets,
+                    place.targets if chain is None else place.text_targets,
                     pipes=bool(place.pipes),
                     fail=partial(place.failing, random) if self.settings.free else None,
-                    suited=suited if self.settings.groups else None,
+                    suited=None if chain is None else suited,
                 )
             except _NothingWrittenError:
                 return None
@@ -323,7 +328,7 @@ class SampleStream:
         traces: list[SegmentTrace] = []
         source: Sequence[str] | None = None
         before = ""
-        chain = place.chain() if self.settings.groups else None
+        chain = place.chain() if self.settings.groups and len(parts) > 1 else None
         for number, part in enumerate(parts):
             if chain is not None and part == PIPE and source and place.is_silent(source):
                 part = "&&"
@@ -331,7 +336,10 @@ class SampleStream:
                 tokens.append(token(part, Role.OPERATOR))
                 if part in REDIRECTIONS:
                     target = people.target(part, random, place.values)
-                    if target == "/dev/null" and part == ">" and self.settings.groups:
+                    attempts = NAMED_ATTEMPTS if self.settings.groups and ">" in part else 0
+                    for _ in range(attempts):
+                        if target != "/dev/null" and is_text_name(target):
+                            break
                         target = people.target(part, random, place.values)
                     tokens.append(token(spelt(target), Role.TARGET))
                     if chain is not None:
@@ -356,26 +364,27 @@ class SampleStream:
             words: Sequence[str] | None = None
             meant: Sequence[str] = ()
             drawn: Drawn | None = None
-            for _ in range(SUITED_ATTEMPTS):
+            joins = chain is not None and not piped and part in place.taking(chain.kinds)
+            fails = [*parts[number + 1 : number + 2]] == ["||"]
+            for attempt in range(SUITED_ATTEMPTS):
                 drawn = write()
                 if drawn is None:
                     return None
-                fails = [*parts[number + 1 : number + 2]] == ["||"]
                 meant = drawn.words
                 if not fails:
                     source = source if piped else None
                     drawn, meant = _suited(place, drawn, write, random, source)
-                words = meant
-                if chain is not None and before and not piped and random.random() < JOINED:
-                    words = place.joined(chain, meant, random)
-                    meant = words or meant
-                if words is not None and fails:
-                    words = place.failing(random, words)
+                if joins and chain is not None and random.random() < JOINED:
+                    named = place.joined(chain, meant, random)
+                    if named is None and attempt < SUITED_ATTEMPTS - 1:
+                        continue
+                    meant = named or meant
+                words = place.failing(random, meant) if fails else meant
                 if words is not None:
                     break
             if drawn is None or words is None:
                 return None
-            if chain is not None:
+            if chain is not None and number < len(parts) - 1:
                 chain.ran(meant, failed=fails)
             if not composite and not ABOUT_ITSELF.isdisjoint(words):
                 if number < len(parts) - 1:

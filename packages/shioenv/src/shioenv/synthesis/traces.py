@@ -20,6 +20,7 @@ from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
     Chain,
+    is_text_name,
     kinds_of_things,
     may_run,
     run_by,
@@ -190,6 +191,12 @@ class DrawingPlace:
         return grammar is not None and any(
             one.when in when and one.matches(words[1:], self._exists) for one in grammar.avoided
         )
+
+    @cached_property
+    def text_targets(self) -> Sequence[str]:
+        """The targets with a name of a file of text, if there are some."""
+        named = [*filter(is_text_name, self.targets)]
+        return (*named, *(f"/tmp/{posixpath.basename(name)}" for name in named)) or self.targets
 
     def chain(self) -> Chain:
         """Return a chain without commands."""
