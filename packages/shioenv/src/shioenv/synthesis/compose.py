@@ -315,7 +315,7 @@ def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
 
 # Chains -----------------------------------------------------------------------------------------
 
-FILE, DIRECTORY, GLOB, GONE, FAILED = "file", "directory", "glob", "gone", "failed"
+FILE, DIRECTORY, GLOB, GONE = "file", "directory", "glob", "gone"
 
 _TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -323,7 +323,6 @@ _TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
         DIRECTORY: frozenset({"directory", "path", "tree", "any"}),
         GLOB: frozenset({"file", "path", "tree"}),
         GONE: frozenset({"new", "made", "output", "any"}),
-        FAILED: frozenset(),
     }
 )
 """The roles of operands that a thing of each kind suits. Other kinds are roles themselves."""
@@ -352,13 +351,13 @@ def kinds_of_things(names: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
 def takes(traits: Traits, kinds: frozenset[str]) -> bool:
     """Whether a command says a text, or has an operand for a thing of one of these kinds.
 
-    Without kinds: whether it shows something, and needs no operand.
+    Without kinds: whether it prints something, and takes no paths.
     """
     if _speaks(traits):
         return True
     if not kinds:
-        shows = traits.shows not in {"", NOTHING} and not traits.changes
-        return shows and not traits.paths and not traits.least
+        silent = traits.shows == NOTHING or traits.changes
+        return not (silent or traits.paths or traits.least)
     return not kinds.isdisjoint(_topics(traits)) or any(
         not traits.roles.isdisjoint(_TAKEN_BY.get(kind, {kind})) for kind in kinds
     )
@@ -389,14 +388,13 @@ class Chain:
         self._names, self._kinds, self._traits = names, kinds, traits
         self.things: list[tuple[str, str]] = []
         """Kinds and texts."""
-        self._altered = self._failed = False
+        self._altered = False
 
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of the things, and of the directories that they are in."""
         inside = {DIRECTORY for _, text in self.things if _above(text)}
-        kinds = inside.union(kind for kind, _ in self.things)
-        return frozenset(kinds or {FAILED} if self._failed else kinds)
+        return frozenset(inside.union(kind for kind, _ in self.things))
 
     def _operands(self, words: Sequence[str]) -> list[tuple[int, str, str]]:
         """Return the position, role and text of each plain operand."""
@@ -416,7 +414,6 @@ class Chain:
         """Note what a command names; if it `failed`, only what was there before."""
         traits = self._traits.get(words[0], _UNKNOWN)
         operands = self._operands(words)
-        self._failed = failed
         self.things += [(topic, "") for topic in _topics(traits)]
         if traits.makes == "fifo" or not {*words}.isdisjoint(self._names.get("Fifo", ())):
             return

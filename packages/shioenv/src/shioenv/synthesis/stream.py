@@ -42,7 +42,7 @@ FED = 0.98
 """Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
 
-JOINED = 0.9
+JOINED = 0.8
 """Share of commands after `&&`, `||` and `;` that name a thing of an earlier command, if one fits
 (our choice)."""
 
@@ -204,9 +204,11 @@ class SampleStream:
 
         def draw_next(piped: bool) -> Sequence[str]:
             nonlocal before
-            if chain is None or piped or random.random() >= JOINED:
+            if chain is None or piped:
                 return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
-            names = place.taking(chain.kinds)
+            names, others = place.taking(chain.kinds)
+            if random.random() >= JOINED:
+                return draw(_pick(random, others), piped=False)
             for _ in range(SUITED_ATTEMPTS if chain.things else 1):
                 del traces[n_segments:]
                 words = draw(_pick(random, names), piped=False)
@@ -364,7 +366,7 @@ class SampleStream:
             words: Sequence[str] | None = None
             meant: Sequence[str] = ()
             drawn: Drawn | None = None
-            joins = chain is not None and not piped and part in place.taking(chain.kinds)
+            joins = chain is not None and not piped and part in place.taking(chain.kinds)[0]
             fails = [*parts[number + 1 : number + 2]] == ["||"]
             for attempt in range(SUITED_ATTEMPTS):
                 drawn = write()

@@ -117,7 +117,7 @@ class DrawingPlace:
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
     """Writers of nested commands, by grammar."""
-    _taking: dict[frozenset[str], Sequence[str]] = field(default_factory=dict)
+    _taking: dict[frozenset[str], tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
     start: str = "/"
     """The start directory."""
     text: Callable[[str], str | None] = lambda name: None
@@ -206,12 +206,19 @@ class DrawingPlace:
     def _kinds(self) -> Mapping[str, str]:
         return kinds_of_things(self.values)
 
-    def taking(self, kinds: frozenset[str]) -> Sequence[str]:
-        """Return the grammars of commands that may name a thing of these kinds; else all."""
+    def taking(self, kinds: frozenset[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the grammars of commands that may name a thing of these kinds, and the others.
+
+        Both are all grammars if there would be none.
+        """
         if kinds not in self._taking:
-            headers = {name: grammar.header for name, grammar in self.grammars.items()}
-            known = [name for name, header in headers.items() if takes(header.traits, kinds)]
-            self._taking[kinds] = known or self.names
+            known = [
+                name
+                for name, grammar in self.grammars.items()
+                if takes(grammar.header.traits, kinds) and (kinds or name not in self.pipes)
+            ]
+            others = [name for name in self.names if name not in known]
+            self._taking[kinds] = (known or self.names, others or self.names)
         return self._taking[kinds]
 
     def joined(self, chain: Chain, words: Sequence[str], random: Random) -> Sequence[str] | None:
