@@ -321,7 +321,7 @@ _TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         FILE: frozenset({"file", "path", "tree", "any"}),
         DIRECTORY: frozenset({"directory", "path", "tree", "any"}),
-        GLOB: frozenset({"file", "path", "tree"}),
+        GLOB: frozenset({FILE, "path", "tree"}),
         GONE: frozenset({"new", "made", "output", "any"}),
     }
 )

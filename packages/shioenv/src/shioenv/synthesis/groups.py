@@ -33,8 +33,8 @@ WEIGHED = 10_000
 """Number of skeletons by which groups and parts are balanced (our choice)."""
 
 FEW_OPTIONS = 4
-"""Commands with fewer options have few inputs. No group consists of them alone: a frequent one,
-with more than a quarter of a group's draws, is joined with a rare command of many options."""
+"""Commands with fewer options have few inputs. No group consists of them alone. A frequent one,
+with more than a quarter of a group's draws, is joined with a rare command with many options."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
 """Share of a single command's draws in which its next option is prescribed: 1/300 for each of its
