@@ -42,6 +42,8 @@ REASONED = ("omit", "undocumented", "refused")
 """The keywords of lines with options and a reason."""
 
 _KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", *REASONED, "avoid", "example")
+AVOIDED_WHEN = ("@missing", "@existing", "@after-pipe", "@before-pipe")
+"""The conditions of `avoid` lines."""
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
@@ -271,14 +273,14 @@ class LineParser:
             self.fault(number, 1, "avoid needs patterns and a reason: avoid -c: it makes no file")
             return
         words = patterns.split()
-        operands = next((word[1:] for word in words if word in {"@missing", "@existing"}), "")
+        when = next((word[1:] for word in words if word in AVOIDED_WHEN), "")
         try:
             present = [re.compile(one) for one in words if one[0] not in "!@"]
             absent = [re.compile(one[1:]) for one in words if one[0] == "!"]
         except re.error as error:
             self.fault(number, 1, f"`{patterns}` has an invalid regular expression: {error}")
             return
-        self.source.avoided.append(Avoidance(tuple(present), tuple(absent), operands))
+        self.source.avoided.append(Avoidance(tuple(present), tuple(absent), when))
 
     def reasoned(self, number: int, keyword: str, rest: str) -> None:
         """Parse a line of `REASONED`: `omit OPTIONS: REASON`."""

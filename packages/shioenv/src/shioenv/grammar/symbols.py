@@ -160,12 +160,13 @@ class Avoidance:
     """An `avoid` line: inputs that print and change nothing, or that the program refuses.
 
     Each pattern of `present` matches an argument of such an input; no pattern of `absent` does.
-    `operands`: "missing" if none of its operands names a file, "existing" if all do, else "".
+    `when`: "missing" if none of its operands names a file, "existing" if all do. "after-pipe": only
+    if it gets standard input, which it ignores. "before-pipe": only if its output is read. Else "".
     """
 
     present: tuple[re.Pattern[str], ...]
     absent: tuple[re.Pattern[str], ...]
-    operands: str = ""
+    when: str = ""
 
     def matches(self, words: Sequence[str], exists: Callable[[str], bool]) -> bool:
         """Whether this is such an input. `words` are its arguments, with no-space marks."""
@@ -174,8 +175,8 @@ class Avoidance:
         return (
             all(any(map(one.fullmatch, arguments)) for one in self.present)
             and not any(any(map(one.fullmatch, arguments)) for one in self.absent)
-            and (self.operands != "missing" or not any(given))
-            and (self.operands != "existing" or all(given))
+            and (self.when != "missing" or not any(given))
+            and (self.when != "existing" or all(given))
         )
 
 

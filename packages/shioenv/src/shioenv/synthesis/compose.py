@@ -18,7 +18,7 @@ from shioenv.domain.inputs import OPERATORS, Argument, Input, Role, Token
 from shioenv.errors import UsageError
 from shioenv.grammar.arguments import on_files, runs_others
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.traits import Traits
+from shioenv.grammar.traits import NOTHING, PROCESSES, Traits
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF, form
 
 PIPE = "|"
@@ -71,7 +71,7 @@ def compose_input(
     *,
     pipes: bool,
     fail: Callable[[Sequence[str]], Sequence[str] | None] | None = None,
-    silent: Callable[[Sequence[str]], bool] | None = None,
+    suited: Callable[[Sequence[str], str], str] | None = None,
 ) -> Input:
     """Draw a composite input that begins with the words `first`.
 
@@ -80,8 +80,8 @@ def compose_input(
     no pipes. `fail` changes the words of a command to the left of `||` so that it fails. If `fail`
     returns None, `&&` replaces `||`.
 
-    `silent`, given by policies in groups, recognises commands that print nothing: `&&` replaces a
-    pipe after them. In this case, `||` also replaces `&&` after commands that always fail.
+    `suited`, given by policies in groups, replaces an operator that does not suit the command
+    before it. After commands that always fail, `||` replaces `&&` and pipes.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))
@@ -101,15 +101,15 @@ def compose_input(
             break
         weights = [operators[operator] for operator in allowed]
         operator = random.choices(allowed, weights)[0]
-        if operator == PIPE and silent is not None and silent(words):
-            operator = "&&"
-        if silent is not None and words[0] in FAILING and operator in {"&&", "||"}:
+        if suited is not None and words[0] in FAILING and operator in {"&&", "||", PIPE}:
             operator = "||"
         elif operator == "||" and fail is not None:
             if (failed := fail(words)) is None:
                 operator = "&&"
             else:
                 tokens = [*before, *command_tokens(failed)]
+        if suited is not None:
+            operator = suited(words, operator)
         tokens.append(token(operator, Role.OPERATOR))
         if operator in REDIRECTIONS:
             tokens.append(token(targets[int(random.random() * len(targets))], Role.TARGET))
@@ -137,6 +137,11 @@ def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
 def token(marked: str, role: Role) -> Token:
     """Return the token of a word as written, including no-space marks."""
     return Token(Argument.parse(marked), role)
+
+
+def is_text_name(path: str) -> bool:
+    """Whether a path names a file for printed text, without a number in its name."""
+    return re.fullmatch(r"[^0-9.]*(\.(txt|log|out|list|lst))?", path) is not None
 
 
 NESTED_HORIZON = 5
@@ -306,3 +311,186 @@ def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
     )
     named = operands or traits.implied
     return f"{mark}{text})" if plain and not changes and named else None
+
+
+# Chains -----------------------------------------------------------------------------------------
+
+FILE, DIRECTORY, GLOB, GONE = "file", "directory", "glob", "gone"
+
+_TAKEN_BY: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        FILE: frozenset({"file", "path", "tree", "any"}),
+        DIRECTORY: frozenset({"directory", "path", "tree", "any"}),
+        GLOB: frozenset({FILE, "path", "tree"}),
+        GONE: frozenset({"new", "made", "output", "any"}),
+    }
+)
+"""The roles of operands that a thing of each kind suits. Other kinds are roles themselves."""
+
+_TOPICS = frozenset({"network", "limits", PROCESSES})
+"""What commands change or show that others change or show too."""
+
+_VALUES = MappingProxyType(
+    {"user": "Username", "group": "Groupname", "interface": "Interface", "variable": "EnvVar"}
+)
+"""The system tokens of values that commands share, by role."""
+
+
+_PLAIN = re.compile(r"[\w./*?][\w./+@*?-]*")
+
+
+def kinds_of_things(names: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """Return the kind of each path that commands may share.
+
+    Pipes would block a reader, and recursive commands take long in the system's directories.
+    """
+    files = dict.fromkeys((*names.get("File", ()), *names.get("GlobalFile", ())), FILE)
+    return files | dict.fromkeys(names.get("Directory", ()), DIRECTORY)
+
+
+def takes(traits: Traits, kinds: frozenset[str]) -> bool:
+    """Whether a command says a text, or has an operand for a thing of one of these kinds.
+
+    Without kinds: whether it prints something, and takes no paths.
+    """
+    if _speaks(traits):
+        return True
+    if not kinds:
+        silent = traits.shows == NOTHING or traits.changes
+        return not (silent or traits.paths or traits.least)
+    return not kinds.isdisjoint(_topics(traits)) or any(
+        not traits.roles.isdisjoint(_TAKEN_BY.get(kind, {kind})) for kind in kinds
+    )
+
+
+def _topics(traits: Traits) -> frozenset[str]:
+    return _TOPICS & {traits.changes, traits.shows}
+
+
+def _speaks(traits: Traits) -> bool:
+    """Whether a command prints its operands."""
+    return traits.roles == {"text"} and traits.shows != NOTHING
+
+
+class Chain:
+    """The things that the commands of an input have named, for those after `&&`, `||` and `;`.
+
+    `names` are the system's, `kinds` are those of its paths. `traits` are by a command's first
+    word.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[str, Sequence[str]],
+        kinds: Mapping[str, str],
+        traits: Mapping[str, Traits],
+    ) -> None:
+        self._names, self._kinds, self._traits = names, kinds, traits
+        self.things: list[tuple[str, str]] = []
+        """Kinds and texts."""
+        self._altered = False
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of the things, and of the directories that they are in."""
+        inside = {DIRECTORY for _, text in self.things if _above(text)}
+        return frozenset(inside.union(kind for kind, _ in self.things))
+
+    def _operands(self, words: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Return the position, role and text of each plain operand."""
+        end = next((n for n, word in enumerate(words) if word in OPERATORS), len(words))
+        places = [n for n in range(1, end) if not words[n].startswith(("-", "<ns>"))]
+        options = [word.partition(" ")[0].partition("=")[0] for word in words[1:end]]
+        traits = self._traits.get(words[0], _UNKNOWN).with_options(options)
+        roles = traits.roles_of(len(places))
+        return [
+            (place, role, words[place])
+            for place, role in zip(places, roles, strict=True)
+            if (role == "assignment" or _PLAIN.fullmatch(words[place]))
+            and (role not in _VALUES or words[place] in self._names.get(_VALUES[role], ()))
+        ]
+
+    def ran(self, words: Sequence[str], *, failed: bool = False) -> None:
+        """Note what a command names; if it `failed`, only what was there before."""
+        traits = self._traits.get(words[0], _UNKNOWN)
+        operands = self._operands(words)
+        self.things += [(topic, "") for topic in _topics(traits)]
+        if traits.makes == "fifo" or not {*words}.isdisjoint(self._names.get("Fifo", ())):
+            return
+        for place, role, text in operands:
+            kind = self._kind(text, role)
+            taken = traits.removes or (traits.changes == "name" and place != operands[-1][0])
+            if failed or (kind == GLOB and not taken):
+                pass
+            elif traits.changes == "cwd":
+                self._enter(text)
+                continue
+            elif taken:
+                self.things = [(one, known) for one, known in self.things if known != text]
+                kind = GONE
+            elif kind is None and (role in {"new", "made", "output", "target"} or not words[0]):
+                kind = DIRECTORY if traits.makes == "directory" else FILE
+            if kind is not None:
+                self.things.append((kind, text.partition("=")[0]))
+        for word in words[1:]:
+            option, _, value = word.replace("=", " ", 1).partition(" ")
+            if traits.role_of_value(option) == "output" and _PLAIN.fullmatch(value):
+                self.things.append((FILE, value))
+        self._altered = self._altered or (not failed and (traits.alters or traits.changes == "cwd"))
+
+    def _kind(self, text: str, role: str) -> str | None:
+        """Return the kind of a thing that exists; None if it is not known."""
+        if set("*?") & set(text):
+            return GLOB
+        if role == "assignment":
+            return "variable"
+        if text in {".", "..", "./"}:
+            return None
+        return role if role in _VALUES else self._kinds.get(text.rstrip("/"))
+
+    def _enter(self, directory: str) -> None:
+        """Note the things of a directory that becomes the working directory."""
+        top = f"{directory.rstrip('/')}/"
+        self.things = [
+            (kind, path[len(top) :])
+            for path, kind in self._kinds.items()
+            if path.startswith(top) and len(path) > len(top)
+        ]
+
+    def joined(self, words: Sequence[str], random: Random) -> Sequence[str] | None:
+        """Return a command's words, changed so that it names one of the things.
+
+        None if it cannot. Unchanged are commands that say a text, or that look at the working
+        directory in which something was changed.
+        """
+        traits = self._traits.get(words[0], _UNKNOWN)
+        operands = self._operands(words)
+        kinds = self.kinds
+        if (
+            _speaks(traits)
+            or not kinds.isdisjoint(_topics(traits))
+            or (self._altered and traits.implied and not operands)
+        ):
+            return words
+        above = [(DIRECTORY, _above(text)) for _, text in self.things if _above(text)]
+        for things in (self.things, above):
+            found = [
+                (place, text)
+                for kind, text in things
+                for place, role, _ in operands
+                if role in _TAKEN_BY.get(kind, {kind})
+            ]
+            if found:
+                place, text = found[int(random.random() * len(found))]
+                if text in words[1:]:
+                    return words
+                return [*words[:place], text, *words[place + 1 :]]
+        return None
+
+
+def _above(text: str) -> str:
+    """Return the directory of a relative path; "" for others."""
+    return "" if text.startswith(("/", ".")) else text.rstrip("/").rpartition("/")[0]
+
+
+_UNKNOWN = Traits()

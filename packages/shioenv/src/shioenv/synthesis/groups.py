@@ -33,7 +33,8 @@ WEIGHED = 10_000
 """Number of skeletons by which groups and parts are balanced (our choice)."""
 
 FEW_OPTIONS = 4
-"""Commands with fewer options have few inputs. No group consists of them alone."""
+"""Commands with fewer options have few inputs. No group consists of them alone. A frequent one,
+with more than a quarter of a group's draws, is joined with a rare command with many options."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
 """Share of a single command's draws in which its next option is prescribed: 1/300 for each of its
@@ -200,8 +201,14 @@ class GroupedStream:
         options = Counter[str]()
         for name, grammar in self._grammars.items():
             options[self._words[name]] += len(grammar.options)
-        few = [unit for unit in sorted(weights) if options[unit[1]] < FEW_OPTIONS]
-        return _balanced(weights, GROUPS, sorted(weights.keys() - set(few)), few)
+        few = sorted(unit for unit in weights if options[unit[1]] < FEW_OPTIONS)
+        many = sorted(weights.keys() - set(few), key=lambda unit: (weights[unit], unit))
+        heavy = [unit for unit in few if weights[unit] > weights.total() / (4 * GROUPS)]
+        joined = dict(zip(heavy, many, strict=False))
+        weights.update({unit: weights[other] for unit, other in joined.items()})
+        light = [unit for unit in few if unit not in heavy]
+        groups = _balanced(weights, GROUPS, [*many[len(joined) :], *heavy], light)
+        return groups | {other: groups[unit] for unit, other in joined.items()}
 
 
 _RandomState: TypeAlias = tuple[int, tuple[int, ...], float | None]

@@ -15,9 +15,11 @@ from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import (
+    PIPE,
     Composites,
     command_tokens,
     compose_input,
+    is_text_name,
     token,
 )
 from shioenv.synthesis.derivation import Drawn
@@ -40,8 +42,15 @@ FED = 0.98
 """Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
 
+JOINED = 0.8
+"""Share of commands after `&&`, `||` and `;` that name a thing of an earlier command, if one fits
+(our choice)."""
+
 SUITED_ATTEMPTS = 4
 """Attempts to write a command that finds something or names a file, or that can be made to fail."""
+
+NAMED_ATTEMPTS = 3
+"""Attempts to draw a file for printed text with a name of such a file."""
 
 FREE_ATTEMPTS = 8
 """Attempts per draw to write a command with each option once."""
@@ -172,6 +181,8 @@ class SampleStream:
             return None
         traces: list[SegmentTrace] = []
         before: Sequence[str] = ()
+        n_segments = 0
+        chain = place.chain() if composite and self.settings.groups else None
 
         def draw(name: str, *, piped: bool) -> Sequence[str]:
             nonlocal before
@@ -188,10 +199,36 @@ class SampleStream:
             else:
                 raise _NoSuchLengthError
             traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
-            return drawn.words
+            before = drawn.words
+            return before
 
         def draw_next(piped: bool) -> Sequence[str]:
-            return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
+            nonlocal before
+            if chain is None or piped:
+                return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
+            names, others = place.taking(chain.kinds)
+            if random.random() >= JOINED:
+                return draw(_pick(random, others), piped=False)
+            for _ in range(SUITED_ATTEMPTS if chain.things else 1):
+                del traces[n_segments:]
+                words = draw(_pick(random, names), piped=False)
+                if (joined := place.joined(chain, words, random)) is not None:
+                    before = joined
+                    break
+            return before
+
+        def suited(words: Sequence[str], operator: str) -> str:
+            nonlocal n_segments
+            assert chain is not None
+            n_segments = len(traces)
+            chain.ran(words, failed=operator == "||")
+            if place.is_silent(words):
+                return "&&" if operator == PIPE else operator
+            if operator in {"&&", ";"} and not chain.things and random.random() < JOINED:
+                others = [PIPE] * bool(place.pipes) + [">"] * bool(place.targets)
+                known = [one for one in others if one in self.composites.operators]
+                return _pick(random, [operator, *known, *known])
+            return operator
 
         try:
             first = draw(name, piped=False)
@@ -205,10 +242,10 @@ class SampleStream:
                     self.composites,
                     first,
                     draw_next,
-                    place.targets,
+                    place.targets if chain is None else place.text_targets,
                     pipes=bool(place.pipes),
                     fail=partial(place.failing, random) if self.settings.free else None,
-                    silent=place.is_silent if self.settings.groups else None,
+                    suited=None if chain is None else suited,
                 )
             except _NothingWrittenError:
                 return None
@@ -293,14 +330,22 @@ class SampleStream:
         traces: list[SegmentTrace] = []
         source: Sequence[str] | None = None
         before = ""
+        chain = place.chain() if self.settings.groups and len(parts) > 1 else None
         for number, part in enumerate(parts):
+            if chain is not None and part == PIPE and source and place.is_silent(source):
+                part = "&&"
             if is_shape_operator(part):
                 tokens.append(token(part, Role.OPERATOR))
                 if part in REDIRECTIONS:
                     target = people.target(part, random, place.values)
-                    if target == "/dev/null" and part == ">" and self.settings.groups:
+                    attempts = NAMED_ATTEMPTS if self.settings.groups and ">" in part else 0
+                    for _ in range(attempts):
+                        if target != "/dev/null" and is_text_name(target):
+                            break
                         target = people.target(part, random, place.values)
                     tokens.append(token(spelt(target), Role.TARGET))
+                    if chain is not None:
+                        chain.ran(("", target))
                 before = part if part in SEPARATORS else before
                 continue
             grammar = place.grammars[part]
@@ -308,6 +353,8 @@ class SampleStream:
             starts = [grammar.start]
             if grammar.pipe is not None:
                 starts.insert(0 if piped else 1, grammar.pipe)
+            if piped and chain is not None:
+                starts = starts[:1]  # the other form names files, and ignores the pipe
             write = partial(
                 people.write,
                 place.writer(part),
@@ -317,20 +364,30 @@ class SampleStream:
                 piped=piped,
             )
             words: Sequence[str] | None = None
+            meant: Sequence[str] = ()
             drawn: Drawn | None = None
-            for _ in range(SUITED_ATTEMPTS):
+            joins = chain is not None and not piped and part in place.taking(chain.kinds)[0]
+            fails = [*parts[number + 1 : number + 2]] == ["||"]
+            for attempt in range(SUITED_ATTEMPTS):
                 drawn = write()
                 if drawn is None:
                     return None
-                if [*parts[number + 1 : number + 2]] == ["||"]:
-                    words = place.failing(random, drawn.words)
-                else:
+                meant = drawn.words
+                if not fails:
                     source = source if piped else None
-                    drawn, words = _suited(place, drawn, write, random, source)
+                    drawn, meant = _suited(place, drawn, write, random, source)
+                if joins and chain is not None and random.random() < JOINED:
+                    named = place.joined(chain, meant, random)
+                    if named is None and attempt < SUITED_ATTEMPTS - 1:
+                        continue
+                    meant = named or meant
+                words = place.failing(random, meant) if fails else meant
                 if words is not None:
                     break
             if drawn is None or words is None:
                 return None
+            if chain is not None and number < len(parts) - 1:
+                chain.ran(meant, failed=fails)
             if not composite and not ABOUT_ITSELF.isdisjoint(words):
                 if number < len(parts) - 1:
                     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -19,10 +19,14 @@ from shioenv.grammar.traits import NOTHING, PATHS, Traits
 from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
+    Chain,
+    is_text_name,
+    kinds_of_things,
     may_run,
     run_by,
     substituted,
     substitution,
+    takes,
 )
 from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.mistakes import MUST_EXIST, failing
@@ -113,6 +117,7 @@ class DrawingPlace:
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
     """Writers of nested commands, by grammar."""
+    _taking: dict[frozenset[str], tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
     start: str = "/"
     """The start directory."""
     text: Callable[[str], str | None] = lambda name: None
@@ -141,16 +146,21 @@ class DrawingPlace:
         """Whether a command that could read standard input names a file to read."""
         return self._reads(words) is True
 
-    def _reads(self, words: Sequence[str]) -> bool | None:
-        """Whether a command names a file to read; None if it reads neither files nor input."""
+    def _reads(self, words: Sequence[str], values: Collection[str] = PATHS.keys()) -> bool | None:
+        """Whether a command names a file to read; None if it reads neither files nor input.
+
+        `values` are the roles by which an option's value is such a file.
+        """
         grammar = self._by_word.get(words[0])
         if grammar is None or grammar.pipe is None or grammar.name not in self.pipes:
+            return None
+        if self.settings.groups and self._avoided(words, "after-pipe"):
             return None
         traits = grammar.header.traits
         if traits.implied or not (OPERATORS | ABOUT_ITSELF).isdisjoint(words):
             return None
         options = [re.split("[ =]", word, maxsplit=1)[0] for word in words[1:] if word[0] == "-"]
-        if any(traits.role_of_value(option) in PATHS for option in options):
+        if any(traits.role_of_value(option) in values for option in options):
             return True
         roles = traits.with_options(options).roles_of(n_operands(words))
         return not MUST_EXIST.isdisjoint(roles)
@@ -162,12 +172,64 @@ class DrawingPlace:
         """
         grammar = self._by_word.get(words[0])
         if self.settings.groups and grammar is not None:
-            if any(one.matches(words[1:], self._exists) for one in grammar.avoided):
+            when = ("", "missing", "existing", *["after-pipe"] * bool(before))
+            if self._avoided(words, *when) or (before and self._ignores_input(words)):
                 return True
             if grammar.name == "comm":
                 options, _, texts = self._read(words, before)
                 return finds_no_column(options, texts)
         return self.finds_nothing(words, before)
+
+    def _ignores_input(self, words: Sequence[str]) -> bool:
+        """Whether a command ignores a pipe: it describes itself, or reads files only."""
+        about = not ABOUT_ITSELF.isdisjoint(words)
+        return about or ("-" not in words and self._reads(words, MUST_EXIST) is True)
+
+    def _avoided(self, words: Sequence[str], *when: str) -> bool:
+        """Whether an `avoid` line of one of these conditions describes a command."""
+        grammar = self._by_word.get(words[0])
+        return grammar is not None and any(
+            one.when in when and one.matches(words[1:], self._exists) for one in grammar.avoided
+        )
+
+    @cached_property
+    def text_targets(self) -> Sequence[str]:
+        """The targets with a name of a file of text, if there are some."""
+        named = [*filter(is_text_name, self.targets)]
+        return (*named, *(f"/tmp/{posixpath.basename(name)}" for name in named)) or self.targets
+
+    def chain(self) -> Chain:
+        """Return a chain without commands."""
+        return Chain(self.values, self._kinds, self.traits)
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, str]:
+        return kinds_of_things(self.values)
+
+    def taking(self, kinds: frozenset[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the grammars of commands that may name a thing of these kinds, and the others.
+
+        Both are all grammars if there would be none.
+        """
+        if kinds not in self._taking:
+            known = [
+                name
+                for name, grammar in self.grammars.items()
+                if takes(grammar.header.traits, kinds) and (kinds or name not in self.pipes)
+            ]
+            others = [name for name in self.names if name not in known]
+            self._taking[kinds] = (known or self.names, others or self.names)
+        return self._taking[kinds]
+
+    def joined(self, chain: Chain, words: Sequence[str], random: Random) -> Sequence[str] | None:
+        """Return a command's words, changed so that it names a thing of the chain, or None.
+
+        A search gets another pattern if it finds nothing in the thing.
+        """
+        joined = chain.joined(words, random)
+        if joined is None or joined is words or not self.finds_nothing(joined):
+            return joined
+        return self.finding(joined, (), random) or joined
 
     def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
         """Whether a command searches for a file, a text or repeated lines that are not there."""
@@ -230,6 +292,8 @@ class DrawingPlace:
         traits = self.traits.get(words[0], Traits())
         if not SPEAKING.isdisjoint(map(apart, words)):
             return False
+        if self.settings.groups and self._avoided(words, "before-pipe"):
+            return True
         sets = traits.changes in {"env", "limits"} and n_operands(words) > 0
         return sets or traits.shows == NOTHING
 

@@ -84,7 +84,7 @@ def test_the_left_side_of_or_is_the_command_that_fails() -> None:
     assert composed("||", ("pwd",), None) == "pwd && pwd"
 
 
-def test_what_is_silent_is_not_piped_and_what_fails_comes_before_or() -> None:
+def test_what_fails_comes_before_or_and_operators_suit_a_command() -> None:
     def made(operator: str, *first: str, in_groups: bool = True) -> str:
         settings = Composites(share=0, operators={operator: 1.0})
         return compose_input(
@@ -94,7 +94,7 @@ def test_what_is_silent_is_not_piped_and_what_fails_comes_before_or() -> None:
             lambda piped: ("wc",),
             (),
             pipes=True,
-            silent=(lambda words: words[0] in {"cd", "false"}) if in_groups else None,
+            suited=(lambda words, one: "&&" if words[0] == "cd" else one) if in_groups else None,
         ).text
 
     assert made("|", "cd", "data") == "cd data && wc"

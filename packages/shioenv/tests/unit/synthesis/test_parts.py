@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from itertools import islice
 
 import pytest
 
@@ -71,6 +72,29 @@ def test_a_part_of_mixed_writes_no_input_of_another(
     own = part(Drawing(seed=5, policy="mixed"), "2/8", system, 2000)
     assert 2000 * 0.8 / 8 < len(own) < 2000 * 1.2 / 8
     assert written["all"] < 1.5 * len(own)
+
+
+def test_parts_have_equal_loads_and_no_group_few_options_only(system: System) -> None:
+    drawing = Drawing(seed=5, policy="mixed")
+    grammars = grammars_for(system, drawing)
+    stream = _stream(
+        _placed(drawing, system), partial(catalogue, system), grammars, settings_named("mixed")
+    )
+    grouped = groups.GroupedStream(stream, 5)
+    count = 40_000
+    drawn = list(islice(grouped.skeletons(generator(6, "test")), count))
+    loads = Counter(map(grouped.group_of, drawn))
+    for parts in (2, 4, 8):
+        own = [sum(loads[one] for one in grouped.part(n + 1, parts)) for n in range(parts)]
+        assert sum(own) == count
+        assert max(own) < 1.1 * count / parts
+    n_options = {grammar.name: len(grammar.options) for grammar in grammars}
+    most = Counter[int]()
+    for one in drawn:
+        group = grouped.group_of(one)
+        most[group] = max(most[group], n_options[one.parts[0]])
+    assert len(most) == groups.GROUPS
+    assert min(most.values()) >= groups.FEW_OPTIONS
 
 
 def test_options_come_in_turn_first_without_others_that_may_be_left_out(system: System) -> None:

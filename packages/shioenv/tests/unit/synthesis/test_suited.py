@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from shioenv.domain.inputs import SEPARATORS
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.synthesis.drawing import Drawing
@@ -166,6 +167,11 @@ def test_a_search_gets_a_word_of_the_text(place: DrawingPlace) -> None:
 @pytest.mark.parametrize(
     ("words", "silent"),
     [
+        (("find", ".", "-delete"), True),
+        (("find", ".", "-print", "-delete"), False),
+        (("find", ".", "-exec chmod +x {} \\;"), True),
+        (("find", ".", "-exec cat {} \\;"), False),
+        (("grep", "-q", "pear", "notes.txt"), True),
         (("cd", "data"), True),
         (("chmod", "u+x", "notes.txt"), True),
         (("chmod", "-R<ns>", "<ns>v", "u+x", "data"), False),
@@ -178,6 +184,71 @@ def test_commands_that_print_nothing(
     place: DrawingPlace, words: Sequence[str], silent: bool
 ) -> None:
     assert place.is_silent(words) is silent
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "joined"),
+    [
+        ("cat notes.txt", "sort -r data/ids.csv", "sort -r notes.txt"),
+        ("touch new.txt", "chmod 600 notes.txt", "chmod 600 new.txt"),
+        ("chmod 600 notes.txt", "sort notes.txt", "sort notes.txt"),
+        ("sort data/*.csv", "cat notes.txt", "cat data/*.csv"),
+        ("cd data", "cat notes.txt", "cat ids.csv"),
+        ("cat data/ids.csv", "cd empty", "cd data"),
+        ("export A=1", "echo done", "echo done"),
+        ("sort --output=out.txt", "cat notes.txt", "cat out.txt"),
+        ("echo hi", "cat notes.txt", None),
+        ("touch new.txt", "export A=1", None),
+    ],
+)
+def test_a_later_command_names_a_thing_of_an_earlier_one(
+    place: DrawingPlace, before: str, after: str, joined: str | None
+) -> None:
+    chain = place.chain()
+    chain.ran(before.split())
+    found = {
+        None if made is None else " ".join(made)
+        for seed in range(9)
+        for made in [place.joined(chain, after.split(), Random(seed))]
+    }
+    assert joined in found
+    assert joined is not None or found == {None}
+
+
+def test_after_a_failure_only_what_was_there_is_named(place: DrawingPlace) -> None:
+    chain = place.chain()
+    chain.ran(("cp", "notes.txt", "new.txt"), failed=True)
+    assert place.joined(chain, ("cat", "data/ids.csv"), Random(1)) == ["cat", "notes.txt"]
+    known, others = place.taking(frozenset({"file"}))
+    assert {"echo", "cat"} <= {*known}
+    assert {"cd", "export"} <= {*others}
+
+
+def test_drawn_chains_share_things_and_pipes_are_read(place: DrawingPlace) -> None:
+    names = ("cat", "sort", "touch", "chmod", "grep", "find", "cd")
+    drawing = Drawing(
+        seed=3, policy="mixed", commands=names, composite_share=0.6, start_directories=("/",)
+    )
+    ends = [
+        (one.input.input_args[:at], one.input.input_args[at], one.input.input_args[at + 1 :])
+        for one in draw_samples(drawing, count=900, catalogue=NAMES)
+        if len(one.input.segments) == 2
+        for at, word in enumerate(one.input.input_args)
+        if word in SEPARATORS
+    ]
+    chains = [(left, right) for left, operator, right in ends if operator in {"&&", ";"}]
+    assert len(chains) > 50
+    related = 0
+    for left, right in chains:
+        chain = place.chain()
+        chain.ran(left)
+        made = chain.joined(right, Random(1))
+        related += not chain.things or (made is not None and [*made] == [*right])
+    assert related > 0.7 * len(chains)
+    piped = [(left, right) for left, operator, right in ends if operator == "|"]
+    assert len(piped) > 50
+    wasted = sum(place.is_silent(left) or place._ignores_input(right) for left, right in piped)
+    assert wasted < 0.05 * len(piped)
 
 
 def test_spellings_of_the_same_arguments(place: DrawingPlace) -> None:
