@@ -418,9 +418,6 @@ KINDS: Mapping[str, ValueKind] = {
 }  # fmt: skip
 """All kinds by name."""
 
-CHOICES = "choices"
-"""The kind whose language is the list of words in the nonterminal's definition."""
-
 COMMAND = "command"
 """The kind of a nested command, which is recognised by grammars instead of a language."""
 
