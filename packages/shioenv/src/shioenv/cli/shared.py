@@ -177,7 +177,7 @@ def names_of_systems() -> list[str]:
 complete_systems = completing(f"{__name__}:names_of_systems")
 complete_commands = completing("shioenv.grammar.library:choosable")
 complete_samplers = completing("shioenv.synthesis.samplers:SAMPLERS")
-complete_policies = completing("shioenv.synthesis.policy:POLICIES")
+complete_policies = completing("shioenv.synthesis.policy:NAMED")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
