@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -215,30 +216,28 @@ def _record(record: Record) -> Iterator[Text]:
     yield Text()
 
 
-@shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibility 0.5", "filter")
-def filter_(
-    source: Source,
-    destination: Annotated[
-        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
-    ],
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Options of `dataset filter`; records that are kept meet all of them."""
+
     min_irreducibility: Annotated[
         float | None, _condition(min=0, max=1, metavar="X", help="Minimum irreducibility.")
-    ] = None,
+    ] = None
     max_irreducibility: Annotated[
         float | None, _condition(min=0, max=1, metavar="X", help="Maximum irreducibility.")
-    ] = None,
+    ] = None
     strict: Annotated[
         bool,
         _condition("--strict", help="Apply these two bounds to irreducibility_strict instead."),
-    ] = False,
+    ] = False
     min_necessary: Annotated[
         float | None,
         _condition(min=0, max=1, metavar="X", help="Minimum share of necessary arguments."),
-    ] = None,
+    ] = None
     max_necessary: Annotated[
         float | None,
         _condition(min=0, max=1, metavar="X", help="Maximum share of necessary arguments."),
-    ] = None,
+    ] = None
     command: Annotated[
         list[str] | None,
         _condition(
@@ -247,25 +246,35 @@ def filter_(
             autocompletion=shared.completing("shioenv.grammar.library:names_of_grammars"),
             help="Only inputs whose commands are all among these. Repeatable.",
         ),
-    ] = None,
+    ] = None
     exclude_volatile: Annotated[
         bool,
         _condition(
             "--exclude-volatile", help="Omit records whose effects may differ between runs."
         ),
-    ] = False,
+    ] = False
     exit_code: Annotated[
         list[int] | None,
         _condition(
             min=0, max=255, metavar="N", help="Only records with this exit code. Repeatable."
         ),
-    ] = None,
+    ] = None
     min_arguments: Annotated[
         int | None, _condition(min=0, metavar="N", help="Minimum number of arguments.")
-    ] = None,
+    ] = None
     max_arguments: Annotated[
         int | None, _condition(min=0, metavar="N", help="Maximum number of arguments.")
-    ] = None,
+    ] = None
+
+
+@shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibility 0.5", "filter")
+def filter_(
+    source: Source,
+    destination: Annotated[
+        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
+    ],
+    *,
+    conditions: Conditions,
     count: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Keep the first N matching records."),
@@ -281,18 +290,10 @@ def filter_(
     """
     from shioenv.dataset.select import Selection, select
 
+    bounds = asdict(conditions)
+    commands, codes = bounds.pop("command"), bounds.pop("exit_code")
     selection = Selection(
-        min_irreducibility=min_irreducibility,
-        max_irreducibility=max_irreducibility,
-        strict=strict,
-        min_necessary=min_necessary,
-        max_necessary=max_necessary,
-        commands=tuple(command or ()),
-        exclude_volatile=exclude_volatile,
-        exit_codes=tuple(exit_code or ()),
-        min_arguments=min_arguments,
-        max_arguments=max_arguments,
-        count=count,
+        **bounds, commands=tuple(commands or ()), exit_codes=tuple(codes or ()), count=count
     )
     with counting("records") as report:
         manifest = select(source, destination, selection, report=report)
