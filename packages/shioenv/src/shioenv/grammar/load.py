@@ -97,7 +97,7 @@ class _Scope:
         """Resolve all definitions of the file."""
         for definition in self.source.definitions.values():
             head = self.own(definition.name)
-            self.lines[head] = (definition.line, definition.column)
+            self.lines[head] = (definition.line, 1)
             if definition.kind is not None:
                 self.kinds[head] = definition.kind
             if not definition.lines:
@@ -251,7 +251,7 @@ class _BlockCompiler:
 
     def compile(self) -> None:
         scope, block = self.scope, self.block
-        scope.lines[self.head] = (block.line, block.column)
+        scope.lines[self.head] = (block.line, 1)
         scope.slots.add(self.head)
         scope.head(self.head)
         self.seen: dict[str, int] = {}
