@@ -10,10 +10,9 @@ from pathlib import Path
 
 import typer
 
-from shioenv.cli import shared
 from shioenv.cli.main import app
 from shioenv.cli.printing import MANY
-from support.cli_reference import commands, pages
+from support.cli_reference import commands, pages, plain
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
@@ -68,7 +67,7 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
 
 def test_the_first_line_of_each_help_is_short_and_imperative() -> None:
     for path, command in commands("shioenv", typer.main.get_command(app)):
-        first = shared.plain(command.help or "").split("\n")[0]
+        first = plain(command.help or "").split("\n")[0]
         assert len(first) < 70, f"{path}: {first}"
         assert re.match(r"[A-Z][a-z]+ ", first), f"{path}: {first}"
         assert first.endswith("."), f"{path}: {first}"

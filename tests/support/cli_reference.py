@@ -13,7 +13,6 @@ from typing import Any
 
 import typer
 
-from shioenv.cli import shared
 from shioenv.cli.main import app
 from shioenv.grammar.library import PAPER, names_of_grammars
 
@@ -62,6 +61,11 @@ without a grammar each word counts as an argument.
 """
 
 
+def plain(help_text: str) -> str:
+    """Remove the escapes for rich's markup from the help of a subcommand."""
+    return help_text.replace("\\[", "[")
+
+
 def pages() -> dict[Path, str]:
     """Return every page by its place in docs/reference: an overview, and a page a subcommand."""
     root = typer.main.get_command(app)
@@ -69,12 +73,12 @@ def pages() -> dict[Path, str]:
     rows = []
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         if hasattr(command, "commands"):
-            parts = [f"# shioenv {name}", "", shared.plain(command.help or ""), ""]
+            parts = [f"# shioenv {name}", "", plain(command.help or ""), ""]
             parts += [_section(*each) for each in commands(f"shioenv {name}", command)]
         else:
             parts = [_section(f"shioenv {name}", command).removeprefix("#")]
         found[Path("cli", f"{name}.md")] = "\n".join(parts)
-        about = " ".join(shared.plain(command.help or "").partition("\n\n")[0].split())
+        about = " ".join(plain(command.help or "").partition("\n\n")[0].split())
         rows.append(f"| [`shioenv {name}`](cli/{name}.md) | {about} |\n".replace("||", "\\|\\|"))
     return {Path("cli.md"): _HEAD.replace("{table}", "".join(rows)), **found}
 
@@ -112,7 +116,7 @@ def _section(path: str, command: Any) -> str:
         if given.param_type_name == "option" and given.name != "help" and not given.hidden
     ]
     usage = [path, *(name for name, _ in arguments), "[OPTIONS]"]
-    lines = [f"## {path}", "", f"    {' '.join(usage)}", "", shared.plain(command.help or ""), ""]
+    lines = [f"## {path}", "", f"    {' '.join(usage)}", "", plain(command.help or ""), ""]
     rows = arguments + options
     if rows:
         lines += ["| | |", "|---|---|"]

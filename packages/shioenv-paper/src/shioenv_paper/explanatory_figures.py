@@ -33,7 +33,7 @@ from shioenv.recording.text_score import score
 from shioenv.seeding import generator
 from shioenv.synthesis.derivation import PartialInput
 from shioenv.synthesis.policy import Choices, Policy, WeightedPolicy
-from shioenv.synthesis.samplers import gcs
+from shioenv.synthesis.samplers import united
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 from shioenv_eval.report.chart_style import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
@@ -170,7 +170,7 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
     matter. Errors: SamplesExhaustedError if none of `ATTEMPTS` inputs is suitable; those of
     sandboxes.
     """
-    options = Options(gcs([bound(command, machine.system)]), WeightedPolicy())
+    options = Options(united([bound(command, machine.system)]), WeightedPolicy())
     start = PartialInput.initial(bound(command, machine.system).start)
     random = generator(seed, "figures")
     cwd = machine.system.declaration.start_directory

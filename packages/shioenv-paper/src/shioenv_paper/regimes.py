@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import Record
@@ -32,7 +31,7 @@ from shioenv_eval.report.means import Resampled
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
-from shioenv_model.training.material import described, world_in
+from shioenv_model.training.material import described, enlarged, world_in
 from shioenv_model.training.memory_training import learn, write_memory
 from shioenv_model.training.token_examples import Examples
 from shioenv_paper.experiment_journal import agree, compare_plans

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.errors import DatasetMismatchError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
@@ -24,6 +23,7 @@ from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
 from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Moments
+from shioenv_model.training.material import enlarged
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.reference import (
     NOTE,

@@ -10,7 +10,7 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.synthesis.derivation import PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
-from shioenv.synthesis.samplers import Sampler, gcs
+from shioenv.synthesis.samplers import Sampler, united
 from shioenv_paper.explanatory_figures import Options
 
 NO_HORIZON = 10_000
@@ -25,7 +25,7 @@ def grammars() -> tuple[Grammar, ...]:
 
 @pytest.fixture(scope="module")
 def options(grammars: tuple[Grammar, ...]) -> Options:
-    return Options(gcs(grammars), WeightedPolicy())
+    return Options(united(grammars), WeightedPolicy())
 
 
 def small(body: str) -> Grammar:
@@ -57,7 +57,7 @@ def test_an_option_ends_exactly_when_another_nonterminal_is_leftmost(options: Op
 
 def test_right_recursion_keeps_the_option_running() -> None:
     grammar = small("start x <a>\n<a> = p<a> %weight 9 | q\n")
-    options = Options(gcs([grammar]), WeightedPolicy())
+    options = Options(united([grammar]), WeightedPolicy())
     steps = options.rollout(PartialInput.initial(grammar.start), Random(1))
     of_a = [step.terminated for step in steps if step.nonterminal == Nonterminal("x:a")]
     assert len(of_a) > 2
@@ -66,7 +66,7 @@ def test_right_recursion_keeps_the_option_running() -> None:
 
 def test_recursion_behind_another_nonterminal_ends_the_option_and_starts_it_anew() -> None:
     grammar = small("start x <b>*\n<b> = p | q\n")
-    options = Options(gcs([grammar]), WeightedPolicy(stop_probability=0.01))
+    options = Options(united([grammar]), WeightedPolicy(stop_probability=0.01))
     steps = options.rollout(PartialInput.initial(grammar.start), Random(1), max_steps=9)
     names = [step.nonterminal.name for step in steps[1:]]
     assert names == ["x:b*", "x:b"] * 4

@@ -11,7 +11,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
-from shioenv.grammar.parse import InputParser, parse_input
+from shioenv.grammar.parse import InputParser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
 from support.nightly import LARGER, scaled
@@ -60,7 +60,7 @@ LS = load_grammar("ls")
 
 @given(st.text(alphabet="ab -'\"\\|&;<>$(){}`*\n#=", max_size=30).map("ls ".__add__))
 def test_no_text_makes_the_parser_fail(text: str) -> None:
-    parsed = parse_input(text, [LS])
+    parsed = InputParser([LS]).parse(text)
     assert parsed.tokens
 
 
@@ -90,13 +90,13 @@ PIECES = (
 @example(["<", "a"], " ")
 @example(["0<&-"], " ")
 def test_whatever_was_parsed_reads_back_from_its_tokens(pieces: list[str], blank: str) -> None:
-    parsed = parse_input(blank.join(pieces), [LS])
+    parsed = InputParser([LS]).parse(blank.join(pieces))
     assert Input.from_marked(parsed.input_args) == parsed
 
 
 @pytest.mark.parametrize("operator", ["3>&-", "2>&1", "<&3", "0<&-", "4>log", "{fd}>f", "6>&1-"])
 def test_rare_redirections_are_operators(operator: str) -> None:
-    parsed = parse_input(f"ls -l {operator} a", [LS])
+    parsed = InputParser([LS]).parse(f"ls -l {operator} a")
     assert parsed.operators == (operator,)
     assert [argument.text for argument in parsed.segments[0].arguments] == ["-l", "a"]
     assert Input.from_marked(parsed.input_args) == parsed

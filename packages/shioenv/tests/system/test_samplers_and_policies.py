@@ -16,7 +16,7 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.errors import UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.drawing import DEFAULT_POLICY, Drawing
-from shioenv.synthesis.policy import POLICIES
+from shioenv.synthesis.policy import NAMED
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import SAMPLERS
 from shioenv.system.store import System
@@ -29,7 +29,7 @@ OF_SAMPLER = {"gcs": "mixed", "ucs": "paper", "ucs-universal": "paper"}
 FREE = {"mixed", "people"}
 """The policies that choose options, values and shapes, which only a grammatical sampler allows."""
 
-PAIRS = list(product(SAMPLERS, [None, DEFAULT_POLICY, *POLICIES]))
+PAIRS = list(product(SAMPLERS, [None, DEFAULT_POLICY, *NAMED]))
 COMMANDS = ("ls", "head")
 
 

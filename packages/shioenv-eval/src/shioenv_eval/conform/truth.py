@@ -21,7 +21,7 @@ from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import cache_directory, storage_errors, waiting
+from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
@@ -173,7 +173,7 @@ def truth_of(
     directory = _directory(machine.system, choice)
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        with waiting(directory), Parts(directory, "cases", _encoded, _decoded) as parts:
+        with locked(directory, wait=True), Parts(directory, "cases", _encoded, _decoded) as parts:
             return _completed(parts, machine, choice, report)
 
 

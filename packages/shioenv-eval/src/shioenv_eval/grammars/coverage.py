@@ -16,7 +16,6 @@ from typing import TypeAlias
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import (
     Body,
-    Counts,
     Grammar,
     Header,
     Nonterminal,
@@ -181,6 +180,19 @@ def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterab
     else:
         named = word in whole or word.startswith("--") or word[:2] not in whole
         yield word if named else word[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of grammars. The counting rule is ours: shared definitions count once.
+
+    `nonterminals` counts each nonterminal once, including system tokens. `productions` counts the
+    distinct pairs of head and body before binding. `grounded` counts the pairs that binding adds.
+    """
+
+    nonterminals: int
+    productions: int
+    grounded: int
 
 
 def count_grammars_size(grammars: Iterable[Grammar]) -> Counts:

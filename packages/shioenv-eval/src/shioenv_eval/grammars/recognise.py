@@ -9,14 +9,26 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from shioenv.grammar.kinds import CHOICES, CLOSED, KINDS, TOKEN_KINDS, ValueKind
+from shioenv.grammar.kinds import CLOSED, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.spelling import BLANK, PROTECTED, Item, State, plain_symbols, received_form
+from shioenv.grammar.spelling import (
+    BLANK,
+    PROTECTED,
+    VARIABLE,
+    SpellingReader,
+    State,
+    received_form,
+)
 from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, TerminalText, reachable
 
 Place = TypeVar("Place", bound=Hashable)
-_Argument: TypeAlias = tuple[Item, ...]
+_Item: TypeAlias = "str | tuple[Nonterminal, State]"
+"""Plain text, or a nonterminal with the quotes and brackets open at its position."""
+_Argument: TypeAlias = tuple[_Item, ...]
 _Body: TypeAlias = tuple[_Argument, ...]
+
+_CHOICES = "choices"
+"""The kind whose language is the list of words in the nonterminal's definition."""
 
 _MOST_FREE = 8
 """Maximum number of options tried in every order; each further option doubles the work."""
@@ -55,7 +67,7 @@ class _Rules:
 
     def argument(self, argument: Sequence[Symbol], state: State = ()) -> _Argument:
         """Return one argument as plain text, given the quotes open before it."""
-        return tuple(plain_symbols(argument, state))
+        return tuple(_plain_symbols(argument, state))
 
     def _kind(self, symbol: Nonterminal) -> ValueKind | None:
         name = self.kinds.get(symbol) or TOKEN_KINDS.get(symbol.token, CLOSED)
@@ -84,7 +96,7 @@ class _Rules:
             return open_ends(word, offset)
         if kind is None:
             return ()
-        if kind.name != CHOICES:
+        if kind.name != _CHOICES:
             return kind.ends(word, offset)
         named = _SEPARATED.findall(word[offset:].lower())
         return [len(word)] if named and self.words(symbol).issuperset(named) else ()
@@ -92,6 +104,25 @@ class _Rules:
     def is_open(self, symbol: Nonterminal) -> bool:
         """Whether the symbol is an unbound system token, which accepts any text."""
         return symbol.is_system_token and symbol not in self.productions
+
+
+def _plain_symbols(symbols: Iterable[Symbol], state: State) -> list[_Item]:
+    """Return an argument's symbols outside substitutions; literal texts become plain words.
+
+    `state` has the quotes and brackets that are open before the first symbol. The name in
+    `$<EnvVar>` is omitted.
+    """
+    reader = SpellingReader(state)
+    items: list[_Item] = []
+    named = False  # whether the next nonterminal is the name of a variable: `$<EnvVar>`
+    for symbol in symbols:
+        if isinstance(symbol, TerminalText):
+            text = reader.read(symbol.text)
+            named = symbol.text.endswith("$") and text.endswith("$") and "'" not in reader.state
+            items.append(text.removesuffix("$") + VARIABLE if named else text)
+        elif not named and not any(mark in "({" for mark in reader.state):
+            items.append((symbol, reader.state))
+    return [item for item in items if item]
 
 
 class _TooDeepError(Exception):

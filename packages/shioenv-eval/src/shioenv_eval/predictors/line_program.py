@@ -20,7 +20,7 @@ from shioenv.domain.predictor import Setting
 from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.execution.supervised import ended, supervised
 from shioenv.files.documents import parse_json
-from shioenv.files.durable import cache_directory, waiting
+from shioenv.files.durable import cache_directory, locked
 
 T = TypeVar("T")
 
@@ -241,7 +241,7 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
     """
     directory = cache_directory() / "predictors" / name
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with waiting(directory.parent):
+    with locked(directory.parent, wait=True):
         if not directory.exists():
             temporary = directory.with_name(f".tmp-{name}")
             shutil.rmtree(temporary, ignore_errors=True)

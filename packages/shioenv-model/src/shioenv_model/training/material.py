@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import re
 import stat
@@ -19,7 +20,7 @@ from typing import Any
 import msgspec
 
 from shioenv.dataset.external import CommandList, import_commands
-from shioenv.dataset.generate import Destination, Progress, enlarged, generate
+from shioenv.dataset.generate import Destination, Progress, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
@@ -296,6 +297,15 @@ def _select(
             break
         wanted = enlarged(wanted, found, part.count)
     select(pool, target, selection)
+
+
+def enlarged(count: int, found: int, wanted: int) -> int:
+    """Return how many records to generate in total, so that `wanted` of them are of a given kind.
+
+    Among the `count` records so far, `found` are of that kind. The result assumes that this share
+    remains the same, and adds 5% to the missing records.
+    """
+    return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 
 
 def probe_inputs(system: System, count: int, seed: int) -> list[str]:

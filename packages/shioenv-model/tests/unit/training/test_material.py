@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import ModelError
-from shioenv_model.training.material import MaterialPart, read_recipe
+from shioenv_model.training.material import MaterialPart, enlarged, read_recipe
 from shioenv_model.training.material_samplers import CROSSED
 
 
@@ -30,3 +30,9 @@ def test_bounds_on_scores_are_refused_where_nothing_is_scored(tmp_path: Path, ho
     recipe.write_text(f"schema = 1\n{part}{how}\n")
     with pytest.raises(ModelError, match="few has bounds on scores"):
         read_recipe(recipe)
+
+
+def test_a_count_is_enlarged_until_enough_of_a_kind_are_in_it() -> None:
+    assert enlarged(100, 25, 50) == 100 + 105
+    assert enlarged(1000, 999, 1000) == 1002
+    assert enlarged(10, 0, 3) == 42, "more even where there was none"

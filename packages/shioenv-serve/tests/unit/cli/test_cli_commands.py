@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing
 from shioenv.cli.commands import application
 from shioenv.cli.main import app
 from shioenv.cli.subcommands import KNOWN
@@ -28,7 +28,7 @@ from shioenv.sandbox.base import LIMITS, Limits
 from shioenv_serve.cli.replaying import play_visit
 from shioenv_serve.ssh.visitor_channel import ChannelRecording
 from shioenv_serve.visit_log import read_visits
-from support.cli_reference import commands
+from support.cli_reference import commands, plain
 
 
 class Sandbox(ScriptedRunner):
@@ -372,7 +372,7 @@ def test_the_package_can_be_run_by_its_name() -> None:
 def test_help_shows_what_stands_in_brackets() -> None:
     named = 0
     for path, command in commands("shioenv", typer.main.get_command(app)):
-        written = re.findall(r"shioenv\[\w+\]", shared.plain(command.help or ""))
+        written = re.findall(r"shioenv\[\w+\]", plain(command.help or ""))
         if written:
             result = CliRunner().invoke(app, [*path.split()[1:], "--help"])
             shown = " ".join(result.output.replace("│", "").split())

@@ -79,19 +79,8 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
     """Like `command`, for the function that runs when a group is called without a subcommand."""
 
     def add(function: Function) -> Function:
-        printing = _printing(function)
-
-        def callback(ctx: typer.Context, **given: Any) -> None:
-            if ctx.invoked_subcommand is None:
-                printing(**given)
-
-        kind = inspect.Parameter.KEYWORD_ONLY
-        context = inspect.Parameter("ctx", kind, annotation=typer.Context)
-        options = inspect.signature(printing).parameters.values()
-        callback.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
-        callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
-        text = _help(function)
-        epilog = f"Example: {example}"
+        text, epilog = _help(function), f"Example: {example}"
+        callback = _printing(function, alone=True)
         app.callback(cls=_Group, invoke_without_command=True, help=text, epilog=epilog)(callback)
         return function
 
@@ -105,13 +94,13 @@ def _help(function: Callable[..., Any]) -> str:
     return text.replace("[", "\\[")
 
 
-def plain(help_text: str) -> str:
-    """Remove the escapes for rich's markup from the help of a subcommand."""
-    return help_text.replace("\\[", "[")
+def _printing(
+    function: Callable[..., Printouts | None], *, alone: bool = False
+) -> Callable[..., None]:
+    """Wrap `function` to take all options as keywords and print the returned printouts.
 
-
-def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
-    """Wrap `function` to take all options as keywords and print the returned printouts."""
+    With `alone`, the function of a group is called only without a subcommand.
+    """
     own = parameters_of(function)
     groups = {
         parameter.name: parameters_of(parameter.annotation)
@@ -122,9 +111,14 @@ def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
     asks_json = any(parameter.name == "json" for parameter in own)
     if not asks_json and function.__annotations__["return"] != "None":
         options += parameters_of(_json)
+    if alone:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        options.insert(0, inspect.Parameter("ctx", kind, annotation=typer.Context))
 
     @wraps(function)
     def printing(**given: Any) -> None:
+        if alone and given.pop("ctx").invoked_subcommand is not None:
+            return
         json = given.get("json", False) if asks_json else given.pop("json", False)
         for each in own:
             if each.name in groups:
@@ -177,7 +171,7 @@ def names_of_systems() -> list[str]:
 complete_systems = completing(f"{__name__}:names_of_systems")
 complete_commands = completing("shioenv.grammar.library:choosable")
 complete_samplers = completing("shioenv.synthesis.samplers:SAMPLERS")
-complete_policies = completing("shioenv.synthesis.policy:POLICIES")
+complete_policies = completing("shioenv.synthesis.policy:NAMED")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
@@ -406,17 +400,16 @@ def _estimator(default: str = "") -> Any:
 Budget = Annotated[int, _budget()]
 EstimatorName = Annotated[str, _estimator()]
 
-_USUAL = USUAL
-UsualBudget = Annotated[int | None, _budget(f" (default: {_USUAL.budget})")]
+UsualBudget = Annotated[int | None, _budget(f" (default: {USUAL.budget})")]
 UsualNoiseRuns = Annotated[
     int | None,
     typer.Option(
         min=1,
         metavar="N",
-        help=f"Runs of an input that determine its noise threshold (default: {_USUAL.noise_runs}).",
+        help=f"Runs of an input that determine its noise threshold (default: {USUAL.noise_runs}).",
     ),
 ]
-UsualEstimatorName = Annotated[str | None, _estimator(f" (default: {_USUAL.estimator})")]
+UsualEstimatorName = Annotated[str | None, _estimator(f" (default: {USUAL.estimator})")]
 TargetError = Annotated[
     float | None,
     typer.Option(
@@ -430,7 +423,7 @@ ProcessBudget = Annotated[
         min=0,
         metavar="N",
         help="Maximum number of processes started by all sub-inputs of an input; 0: no limit "
-        f"(default: {_USUAL.process_budget} for datasets, else 0).",
+        f"(default: {USUAL.process_budget} for datasets, else 0).",
     ),
 ]
 
@@ -499,17 +492,9 @@ class DrawingOptions:
         """Create the drawing."""
         from shioenv.synthesis.drawing import Drawing
 
-        return Drawing(
-            sampler=sampler,
-            seed=seed,
-            commands=tuple(self.command or ()),
-            own_grammars="" if self.grammars is None else str(self.grammars),
-            horizon=self.horizon,
-            composite_share=self.composite_share,
-            policy=self.policy,
-            mistakes=self.mistakes,
-            session_length=self.session_length,
-        )
+        given = asdict(self)
+        commands, own = tuple(given.pop("command") or ()), str(given.pop("grammars") or "")
+        return Drawing(sampler=sampler, seed=seed, commands=commands, own_grammars=own, **given)
 
 
 SLOWER = 8

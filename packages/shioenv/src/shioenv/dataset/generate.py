@@ -272,15 +272,6 @@ def generate(
     )
 
 
-def enlarged(count: int, found: int, wanted: int) -> int:
-    """Return how many records to generate in total, so that `wanted` of them are of a given kind.
-
-    Among the `count` records so far, `found` are of that kind. The result assumes that this share
-    remains the same, and adds 5% to the missing records.
-    """
-    return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
-
-
 def plan_of(
     system: System,
     grammars: Sequence[Grammar],

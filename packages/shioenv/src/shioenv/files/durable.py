@@ -98,34 +98,23 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[int]:
+def locked(directory: Path, *, wait: bool = False) -> Iterator[int]:
     """Lock a directory against other cooperating processes during the block.
 
     The block gets the descriptor of the locked directory.
 
-    Errors: DatasetBusyError if another process has the lock.
+    Errors: DatasetBusyError if another process has the lock; with `wait`, wait for it instead.
     """
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DatasetBusyError(
                 f"another process is writing into {directory}",
                 hint="wait until it ends, or choose another directory",
             ) from None
         yield handle
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def waiting(directory: Path) -> Iterator[None]:
-    """Wait for the lock of a directory, then hold it during the block."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
     finally:
         os.close(handle)
 

@@ -61,11 +61,10 @@ class PlacedAlternative:
 
 @dataclass(slots=True)
 class Definition:
-    """`<name> : kind = …`: the alternatives, the name's position, and the kind if there is one."""
+    """`<name> : kind = …`: the alternatives, the line, and the kind if there is one."""
 
     name: str
     line: int
-    column: int
     kind: str | None
     lines: list[PlacedAlternative] = field(default_factory=list)
 
@@ -92,7 +91,6 @@ class Block:
 
     name: str
     line: int
-    column: int
     clusters: bool = True
     options: list[OptionLine] = field(default_factory=list)
     others: list[PlacedAlternative] = field(default_factory=list)
@@ -203,7 +201,7 @@ class LineParser:
     def definition(self, number: int, line: str, match: re.Match[str]) -> None:
         """Parse `<name> =` or `<name> : kind =` with the alternatives on its line."""
         name = match[1]
-        definition = Definition(name, number, 1, match[2])
+        definition = Definition(name, number, match[2])
         if match[2] and match[2] not in {*KINDS, CLOSED}:
             hint = suggestion(match[2], (*KINDS, CLOSED))
             self.fault(number, match.start(2) + 1, f"unknown kind of value `{match[2]}`{hint}")
@@ -233,7 +231,7 @@ class LineParser:
         if words:
             self.fault(number, words[0].column, "expected a name after `options`: options <mode>")
         self.known_flags(number, attributes, {"no-clusters"})
-        block = Block(name, number, 1, clusters="no-clusters" not in attributes.flags)
+        block = Block(name, number, clusters="no-clusters" not in attributes.flags)
         block.options.extend(inherited)
         if name in self.source.definitions or name in self.source.blocks:
             self.fault(number, 1, f"<{name}> is defined twice")

@@ -1,7 +1,7 @@
 """Kinds of value, such as numbers, modes and patterns: recognition and generation.
 
 A kind is declared once, as a tree of parts. Every part has a language (a regular expression, for
-recognition) and a generator of texts in that language. `Wide` combines a generator with a larger
+recognition) and a generator of texts in that language. `wide` combines a generator with a larger
 language. For example, any mode of four digits is recognised, and the usual modes are drawn. Texts
 are unquoted; `shioenv.grammar.spelling` adds the quotes that the shell needs.
 """
@@ -13,18 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.parts import (
-    LONGEST,
-    FixedText,
-    Known,
-    List,
-    Number,
-    Part,
-    Wide,
-    maybe,
-    one_of,
-    row,
-)
+from shioenv.grammar.parts import LONGEST, Part, items_of, known, maybe, number, one_of, row, wide
 from shioenv.grammar.spelling import BLANK, SUBSTITUTION, VARIABLE
 
 
@@ -78,7 +67,6 @@ _END = re.compile(rf" |{NO_SPACE}")
 ANY = r"[^ \x00\x06-\x1f]"
 """A pattern for one character of a plain word."""
 
-WORD = r"[\w.@%+,:=-]"
 _CLOSED = rf"(?>(?:\\{ANY}|\[\^?\]?(?>(?:\[[:.=][^\]]*[:.=]\]|[^\]])*)\]|[^\\\[ \x00\x06-\x1f])*)"
 """A pattern for texts in which a character follows every backslash, and bracket expressions are
 closed."""
@@ -107,13 +95,13 @@ _STEMS = (
 )  # fmt: skip
 _ENDINGS = (".txt", ".log", ".csv", ".sh", ".py", ".md", ".tar.gz", ".bak", ".conf", ".html", ".c")
 
-_word = Known("Word", ("error", "user", "data", "test"), rf"{ANY}+")
-_small = Number(1, 100)
-_two = Wide("[0-9]{2}", one_of(*(f"{n:02}" for n in range(1, 13))))
+_word = known("Word", ("error", "user", "data", "test"), rf"{ANY}+")
+_small = number(1, 100)
+_two = wide("[0-9]{2}", one_of(*(f"{n:02}" for n in range(1, 13))))
 _year = one_of("2025", "2024", "2023")
-_day = Wide(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", row(_year, "-", _two, "-", _two))
-_stem = Wide(r"[\w.-]+", one_of(*_STEMS, (row(one_of(*_STEMS), Number(1, 20)), 8.0)))
-_file_name = Wide(r"[\w.-]+", row(_stem, one_of(("", 3.0), *_ENDINGS)))
+_day = wide(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", row(_year, "-", _two, "-", _two))
+_stem = wide(r"[\w.-]+", one_of(*_STEMS, (row(one_of(*_STEMS), number(1, 20)), 8.0)))
+_file_name = wide(r"[\w.-]+", row(_stem, one_of(("", 3.0), *_ENDINGS)))
 _extension = one_of(*_ENDINGS)
 _beginning = one_of(*"abcdilmnprst", "app", "data", "re", "no")
 _glob = one_of(
@@ -135,7 +123,7 @@ _regex = one_of(
     row("^[", one_of("0-9", "a-z", "^#", "A-Z"), "]"),
     row("\\.", one_of("txt", "log", "sh", "conf"), "$"),
 )
-_any_text = Wide(
+_any_text = wide(
     rf"{ANY}*",
     one_of(
         (_word, 5.0),
@@ -146,29 +134,29 @@ _any_text = Wide(
     ),
 )
 _where = one_of("/tmp", "/etc", "/var/log", "/usr", "/home", "/opt", "/usr/share", "/proc", "/")
-_path_text = Wide(
+_path_text = wide(
     rf"-|(?!-){ANY}+",
     one_of(
-        (Known("File", ("documents/notes.txt",), ANY), 6.0),
-        (Known("Directory", ("documents",), ANY), 3.0),
+        (known("File", ("documents/notes.txt",), ANY), 6.0),
+        (known("Directory", ("documents",), ANY), 3.0),
         (_file_name, 3.0),
         (_stem, 2.0),
         (row(_where, "/", _file_name), 1.5),
         (_where, 1.0),
-        (row(Known("Directory", ("documents",), ANY), "/", _file_name), 1.0),
+        (row(known("Directory", ("documents",), ANY), "/", _file_name), 1.0),
         (row(_stem, "/"), 0.5),
         (row("~/", _file_name), 0.7),
         (row("./", _file_name), 0.7),
         ("..", 0.5),
         (row("../", _stem), 0.4),
         (_glob, 1.0),
-        (row(Known("Directory", ("documents",), ANY), "/*", maybe(_extension)), 0.8),
+        (row(known("Directory", ("documents",), ANY), "/*", maybe(_extension)), 0.8),
     ),
 )
-_user = Known("Username", ("root", "ubuntu"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
-_group = Known("Groupname", ("root", "users"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
-_host = Known("Hostname", ("localhost",), r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:.]+)")
-_field = Wide(r"[A-Za-z%_][\w%:. \x01-]*=?[^, \x00-\x1f]*", one_of("name", "size", "type"))
+_user = known("Username", ("root", "ubuntu"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
+_group = known("Groupname", ("root", "users"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
+_host = known("Hostname", ("localhost",), r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:.]+)")
+_field = wide(r"[A-Za-z%_][\w%:. \x01-]*=?[^, \x00-\x1f]*", one_of("name", "size", "type"))
 _mode_clause = row(
     one_of("u", "g", "o", "a", "", "ug", "go"),
     one_of(("+", 3.0), ("-", 2.0), "="),
@@ -182,20 +170,20 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "signed",
             "a number that may have a sign: `+5`, `-3`",
-            Wide(r"[-+]?[0-9]{1,20}", row(one_of("+", "-", ""), _small)),
+            wide(r"[-+]?[0-9]{1,20}", row(one_of("+", "-", ""), _small)),
             dashed=True,
             seeded=True,
         ),
         ValueKind(
             "decimal",
             "a number with or without a fraction: `0.5`, `2`, `10s`",
-            Wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(_small, row(Number(0, 9), ".", Number(1, 9)))),
+            wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(_small, row(number(0, 9), ".", number(1, 9)))),
             seeded=True,
         ),
         ValueKind(
             "size",
             "a size with or without sign and unit: `10M`, `+100k`, `512`",
-            Wide(
+            wide(
                 rf"[-+<>/%]?(?:[0-9]+(?:\.[0-9]+)?{_SUFFIX}?%?|{_SUFFIX})",
                 row(_small, one_of("", "K", "M", "k")),
             ),
@@ -205,17 +193,17 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "duration",
             "a time to wait: `5`, `0.2`, `1.5m`",
-            Wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(Number(1, 10), row("0.", Number(1, 9)))),
+            wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(number(1, 10), row("0.", number(1, 9)))),
             seeded=True,
         ),
         ValueKind(
             "mode",
             "permissions: `644`, `u+x,go-w`, `a=r`",
-            Wide(
+            wide(
                 rf"[-/+=]?[0-7]{{1,5}}|[-/]?{_CLAUSE}(?:,{_CLAUSE})*",
                 one_of(
                     (one_of("644", "755", "600", "700", "777", "664", "775", "640", "400"), 3.0),
-                    (List(_mode_clause, ",", 2), 2.0),
+                    (items_of(_mode_clause, ",", 2), 2.0),
                 ),
             ),
             dashed=True,
@@ -223,16 +211,16 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "time",
             "a date, a time, or words for one: `2025-10-01 12:00`, `yesterday`, `2 days ago`",
-            Wide(
+            wide(
                 rf"(?>(?:[{BLANK},]*+{_TIME_TOKEN})+)",
                 one_of(
                     _day,
                     row(_day, " ", _two, ":", _two),
-                    row(Number(1, 30), " ", one_of(*_UNITS), " ago"),
-                    row(one_of("+", "-"), Number(1, 30), " ", one_of(*_UNITS)),
-                    row("@", Number(1_000_000_000, 1_760_000_000)),
+                    row(number(1, 30), " ", one_of(*_UNITS), " ago"),
+                    row(one_of("+", "-"), number(1, 30), " ", one_of(*_UNITS)),
+                    row("@", number(1_000_000_000, 1_760_000_000)),
                     one_of("yesterday", "tomorrow", "now", "today", "next week", "last month"),
-                    row(one_of(*_MONTHS), " ", Number(1, 28), " ", one_of("2025", "2024")),
+                    row(one_of(*_MONTHS), " ", number(1, 28), " ", one_of("2025", "2024")),
                 ),
             ),
             dashed=True,
@@ -240,7 +228,7 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "stamp",
             "a time as `touch -t` and `date` take it: `202510011200.30`",
-            Wide(
+            wide(
                 r"(?:[0-9]{2}){0,2}[0-9]{8}(?:\.[0-9]{2})?",
                 row(_two, _two, _two, _two, one_of("2025", "2024", "25", "")),
             ),
@@ -248,61 +236,61 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "key",
             "a sort key: `2`, `2,2n`, `1.3,1.5`",
-            Wide(
+            wide(
                 r"[0-9]+(?:\.[0-9]+)?[bdfghiMnRrV]*(?:,[0-9]+(?:\.[0-9]+)?[bdfghiMnRrV]*)?",
-                row(Number(1, 6), one_of(("", 3.0), ("n", 2.0), "r", "nr", "V"), maybe(",3", 0.1)),
+                row(number(1, 6), one_of(("", 3.0), ("n", 2.0), "r", "nr", "V"), maybe(",3", 0.1)),
             ),
         ),
         ValueKind(
             "ranges",
             "a list of ranges: `1`, `2-4`, `1,3-`, `-5`",
-            Wide(
+            wide(
                 rf"{_RANGE}(?:[,{BLANK}]{_RANGE})*",
                 one_of(
-                    (Number(1, 12), 4.0),
-                    row(Number(1, 5), "-", Number(5, 30)),
-                    row(Number(1, 10), "-"),
-                    row("-", Number(2, 10)),
-                    row(Number(1, 3), ",", Number(3, 9)),
+                    (number(1, 12), 4.0),
+                    row(number(1, 5), "-", number(5, 30)),
+                    row(number(1, 10), "-"),
+                    row("-", number(2, 10)),
+                    row(number(1, 3), ",", number(3, 9)),
                 ),
             ),
         ),
         ValueKind(
             "delimiter",
             "one character, or an escape for one: `,`, `:`, `\\t`",
-            Wide(rf"(?:{ANY}|\\{ANY}{{1,3}})?", one_of(*",:;|-./=_@#\t ")),
+            wide(rf"(?:{ANY}|\\{ANY}{{1,3}})?", one_of(*",:;|-./=_@#\t ")),
             dashed=True,
         ),
         ValueKind(
             "format",
             "a text with directives: `%Y-%m-%d`, `%s %n`, `%p\\n`",
-            Wide(rf"(?!-){ANY}+", row("%", one_of(*"YmdHMSFTsnaAbB"))),
+            wide(rf"(?!-){ANY}+", row("%", one_of(*"YmdHMSFTsnaAbB"))),
             drawn=False,
         ),
         ValueKind(
             "fields",
             "a list of columns: `pid,user`, `NAME,SIZE`, `-rss`",
-            Wide(
+            wide(
                 rf"[-+]?[A-Za-z%_][^, \x00-\x1f]*(?:[,{BLANK}][-+]?[A-Za-z%_][^, \x00-\x1f]*)*",
-                List(_field, ","),
+                items_of(_field, ","),
             ),
             drawn=False,
         ),
         ValueKind(
             "command",
             "a command that this one runs, parsed with that command's grammar: `rm {} \\;`",
-            Wide("(?!)", FixedText("echo {} \\;")),
+            wide("(?!)", row("echo {} \\;")),
             drawn=False,
         ),
         ValueKind(
             "choices",
             "a list of the definition's own words, in any order: `source,size`",
-            Wide(rf"{ANY}+", _field),
+            wide(rf"{ANY}+", _field),
             drawn=False,
         ),
-        ValueKind("pattern", "a regular expression, every bracket closed", Wide(_CLOSED, _regex)),
+        ValueKind("pattern", "a regular expression, every bracket closed", wide(_CLOSED, _regex)),
         ValueKind(
-            "glob", "a shell pattern: `*.txt`, `notes?`, or a name", Wide(rf"(?!-){ANY}+", _glob)
+            "glob", "a shell pattern: `*.txt`, `notes?`, or a name", wide(rf"(?!-){ANY}+", _glob)
         ),
         ValueKind(
             "word", "text in the program's own syntax: a script, an expression, a style", _any_text,
@@ -310,18 +298,18 @@ KINDS: Mapping[str, ValueKind] = {
         ),
         ValueKind("text", "any text: a word, a phrase, nothing", _any_text),
         ValueKind("path", "a file or directory, there or not: `a/b`, `~/x`, `..`, `-`", _path_text),
-        ValueKind("name", "a name without a slash", Wide(r"(?!-)[^ /\x00\x06-\x1f]+", _file_name)),
+        ValueKind("name", "a name without a slash", wide(r"(?!-)[^ /\x00\x06-\x1f]+", _file_name)),
         ValueKind(
             "suffix",
             "the end of a name: `.bak`, `~`",
-            Wide(rf"(?!-){ANY}*", one_of(*_ENDINGS, "~", ".old", ".orig", "_old")),
+            wide(rf"(?!-){ANY}*", one_of(*_ENDINGS, "~", ".old", ".orig", "_old")),
         ),
         ValueKind("user", "a user's name or number", _user),
         ValueKind("group", "a group's name or number", _group),
         ValueKind(
             "owner",
             "a user, a group or both: `root:users`, `:adm`",
-            Wide(
+            wide(
                 rf"{_user.pattern}?[:.]?{_group.pattern}?",
                 one_of(
                     (_user, 2.0), (row(_user, ":", _group), 3.0), row(_user, ":"), row(":", _group)
@@ -331,18 +319,18 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "users",
             "a list of users: `root,ubuntu`",
-            Wide(rf"{_user.pattern}(?:[,{BLANK}]{_user.pattern})*", List(_user, ",", 2)),
+            wide(rf"{_user.pattern}(?:[,{BLANK}]{_user.pattern})*", items_of(_user, ",", 2)),
         ),
         ValueKind(
             "pid",
             "numbers of processes: `1`, `1,2`",
-            Wide(rf"[0-9]+(?:[,{BLANK}][0-9]+)*", one_of(("1", 3.0), Number(2, 32768))),
+            wide(rf"[0-9]+(?:[,{BLANK}][0-9]+)*", one_of(("1", 3.0), number(2, 32768))),
         ),
         ValueKind("host", "a host: its name or address", _host),
         ValueKind(
             "url",
             "a web address, or a host",
-            Wide(
+            wide(
                 rf"(?!-){ANY}+",
                 row(
                     one_of(("http://", 6.0), ("https://", 3.0), ("", 2.0), ("ftp://", 0.3)),
@@ -361,24 +349,24 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "address",
             "a network address, with its prefix: `10.0.0.1/24`, `::1`",
-            Wide(
+            wide(
                 r"[0-9A-Fa-f:.]+(?:/[0-9.]+)?|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}",
                 one_of(
-                    Known("IpAddress", ("127.0.0.1",), ANY),
-                    row("10.", Number(0, 255), ".", Number(0, 255), ".", Number(1, 254)),
-                    row("192.168.", Number(0, 255), ".0/24"),
+                    known("IpAddress", ("127.0.0.1",), ANY),
+                    row("10.", number(0, 255), ".", number(0, 255), ".", number(1, 254)),
+                    row("192.168.", number(0, 255), ".0/24"),
                 ),
             ),
         ),
         ValueKind(
             "interface",
             "a network interface",
-            Known("Interface", ("lo", "eth0"), r"[A-Za-z][\w.@:-]*"),
+            known("Interface", ("lo", "eth0"), r"[A-Za-z][\w.@:-]*"),
         ),
         ValueKind(
             "header",
             "a header line: `Accept: text/html`",
-            Wide(
+            wide(
                 rf"[^: \x00-\x1f]+[:;]{ANY}*|@{ANY}+",
                 one_of("Accept: text/html", "Accept: */*", row("X-Test: ", _word)),
             ),
@@ -387,12 +375,12 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "variable",
             "the name of a variable",
-            Known("EnvVar", ("HOME", "PATH"), r"[A-Za-z_]\w*"),
+            known("EnvVar", ("HOME", "PATH"), r"[A-Za-z_]\w*"),
         ),
         ValueKind(
             "assignment",
             "a variable set: `NAME=value`",
-            Wide(
+            wide(
                 rf"[A-Za-z_]\w*\+?={ANY}*",
                 row(one_of("FOO", "NAME", "DEBUG", "TZ"), "=", one_of(_small, _stem, _word)),
             ),
@@ -400,13 +388,13 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "setting",
             "a name with a value: `key=value`, `name:value`",
-            Wide(rf"(?!-)[^= ]+[=:]{ANY}*", row(_stem, "=", _word)),
+            wide(rf"(?!-)[^= ]+[=:]{ANY}*", row(_stem, "=", _word)),
             drawn=False,
         ),
         ValueKind(
             "set",
             "characters as `tr` reads them: `a-z`, `[:upper:]`, `\\n`",
-            Wide(
+            wide(
                 rf"(?!-){ANY}+",
                 one_of(
                     "a-z", "A-Z", "0-9", "a-zA-Z", "[:lower:]", "[:upper:]", "[:digit:]",
@@ -417,9 +405,6 @@ KINDS: Mapping[str, ValueKind] = {
     )
 }  # fmt: skip
 """All kinds by name."""
-
-CHOICES = "choices"
-"""The kind whose language is the list of words in the nonterminal's definition."""
 
 COMMAND = "command"
 """The kind of a nested command, which is recognised by grammars instead of a language."""

@@ -97,7 +97,7 @@ class _Scope:
         """Resolve all definitions of the file."""
         for definition in self.source.definitions.values():
             head = self.own(definition.name)
-            self.lines[head] = (definition.line, definition.column)
+            self.lines[head] = (definition.line, 1)
             if definition.kind is not None:
                 self.kinds[head] = definition.kind
             if not definition.lines:
@@ -251,7 +251,7 @@ class _BlockCompiler:
 
     def compile(self) -> None:
         scope, block = self.scope, self.block
-        scope.lines[self.head] = (block.line, block.column)
+        scope.lines[self.head] = (block.line, 1)
         scope.slots.add(self.head)
         scope.head(self.head)
         self.seen: dict[str, int] = {}
@@ -295,25 +295,23 @@ class _BlockCompiler:
         for letter in spec.shorts:
             part = "valued" if spec.value != "none" else "flag"
             dash, where = ("", part) if spec.clusters else ("-", "alone")
-            for text, ending in self.endings(spec, value, " ", ""):
+            for text, ending in self.endings(spec, value, ""):
                 yield where, _symbols(f"{dash}{letter}{text}", ending)
-        for name in spec.longs:
-            for text, ending in self.endings(spec, value, " ", "="):
-                yield "long", _symbols(f"--{name}{text}", ending)
-        for word in spec.words:
-            for text, ending in self.endings(spec, value, " ", "="):
-                yield "alone", _symbols(f"-{word}{text}", ending)
+        long = [("long", f"--{name}") for name in spec.longs]
+        for where, name in [*long, *(("alone", f"-{word}") for word in spec.words)]:
+            for text, ending in self.endings(spec, value, "="):
+                yield where, _symbols(name + text, ending)
 
     @staticmethod
     def endings(
-        spec: OptionSpec, value: tuple[Symbol, ...], blank: str, sign: str
+        spec: OptionSpec, value: tuple[Symbol, ...], sign: str
     ) -> list[tuple[str, tuple[Symbol, ...]]]:
         """Return the endings of a name: none, a blank and the value, or the value attached."""
         if spec.value == "none":
             return [("", ())]
         if spec.value == "optional":
             return [("", ()), (sign, value)]
-        endings = [] if spec.joined else [(blank, value)]
+        endings = [] if spec.joined else [(" ", value)]
         return endings if spec.separate else [*endings, (sign, value)]
 
     def assemble(self) -> None:

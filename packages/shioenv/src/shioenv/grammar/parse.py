@@ -173,11 +173,6 @@ def operand_place(arguments: Sequence[Argument], before: int) -> int | None:
     return None
 
 
-def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
-    """Parse a text into an input (see `InputParser.parse`)."""
-    return InputParser(grammars).parse(text)
-
-
 @cache
 def fixed_words(grammar: Grammar) -> frozenset[str]:
     """Return words without a dash. Every input has one of them: `addr` for `ip addr`."""

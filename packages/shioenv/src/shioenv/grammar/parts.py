@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from shioenv.grammar.spelling import BLANK
 
@@ -18,144 +18,13 @@ LONGEST = 512
 """Maximum length of a value; longer texts match no kind."""
 
 
-class Part(Protocol):
+@dataclass(frozen=True, slots=True)
+class Part:
     """A part of a kind: its language as a regular expression, and a generator."""
 
-    @property
-    def pattern(self) -> str:
-        """The regular expression of the part's language."""
-        ...
-
-    def draw(self, random: Random, names: Names) -> str:
-        """Draw a text of the language."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class FixedText:
-    """A literal text."""
-
-    text: str
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return re.escape(self.text.replace(" ", BLANK))
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """One of several parts, drawn by weight."""
-
-    parts: tuple[Part, ...]
-    weights: tuple[float, ...]
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return f"(?:{'|'.join(part.pattern for part in self.parts)})"
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        return random.choices(self.parts, self.weights)[0].draw(random, names)
-
-
-@dataclass(frozen=True, slots=True)
-class PartsInRow:
-    """A sequence of parts."""
-
-    parts: tuple[Part, ...]
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return "".join(part.pattern for part in self.parts)
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        return "".join(part.draw(random, names) for part in self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class List:
-    """One to `most` items of a part, with separators.
-
-    Each further item is drawn with probability 0.5. Lists of any length are recognised.
-    """
-
-    part: Part
-    separator: str
-    most: int = 4
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        item = self.part.pattern
-        return f"{item}(?:{re.escape(self.separator)}{item})*"
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        items = [self.part.draw(random, names)]
-        while len(items) < self.most and random.random() < 0.5:
-            items.append(self.part.draw(random, names))
-        return self.separator.join(items)
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number, drawn from `low` to `high` by `draw_number`. Any 1 to 20 digits are recognised."""
-
-    low: int
-    high: int
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return "[0-9]{1,20}"
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        return str(draw_number(random, self.low, self.high))
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A system's name for a token such as `Word`, or one of `otherwise` if the system has none."""
-
-    token: str
-    otherwise: tuple[str, ...]
-    language: str
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return self.language
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        values = names.get(self.token) or self.otherwise
-        return values[int(random.random() * len(values))]
-
-
-@dataclass(frozen=True, slots=True)
-class Wide:
-    """A part whose generator produces only a portion of its language."""
-
-    language: str
-    part: Part
-
-    @property
-    def pattern(self) -> str:
-        """See `Part`."""
-        return f"(?:{self.language})"
-
-    def draw(self, random: Random, names: Names) -> str:
-        """See `Part`."""
-        return self.part.draw(random, names)
+    pattern: str
+    draw: Callable[[Random, Names], str]
+    """Draws a text of the language, for a system with these names."""
 
 
 def draw_number(random: Random, low: int, high: int) -> int:
@@ -177,21 +46,66 @@ def draw_number(random: Random, low: int, high: int) -> int:
     return min(max(number, low), high)
 
 
-def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
+def number(low: int, high: int) -> Part:
+    """Create a number, drawn by `draw_number`. Any 1 to 20 digits are recognised."""
+    return Part("[0-9]{1,20}", lambda random, names: str(draw_number(random, low, high)))
+
+
+def known(token: str, otherwise: Sequence[str], language: str) -> Part:
+    """Create a name that the system has for `token`, or one of `otherwise` if it has none."""
+
+    def draw(random: Random, names: Names) -> str:
+        values = names.get(token) or otherwise
+        return values[int(random.random() * len(values))]
+
+    return Part(language, draw)
+
+
+def wide(language: str, part: Part) -> Part:
+    """Create a part whose generator produces only a portion of its language."""
+    return Part(f"(?:{language})", part.draw)
+
+
+def items_of(part: Part, separator: str, most: int = 4) -> Part:
+    """Create one to `most` items of a part, with separators.
+
+    Each further item is drawn with probability 0.5. Lists of any length are recognised.
+    """
+
+    def draw(random: Random, names: Names) -> str:
+        items = [part.draw(random, names)]
+        while len(items) < most and random.random() < 0.5:
+            items.append(part.draw(random, names))
+        return separator.join(items)
+
+    return Part(f"{part.pattern}(?:{re.escape(separator)}{part.pattern})*", draw)
+
+
+def one_of(*parts: Part | str | tuple[Part | str, float]) -> Part:
     """Create a choice of parts. A text is literal; a pair is a part with its weight (default 1)."""
     pairs = [part if isinstance(part, tuple) else (part, 1.0) for part in parts]
-    return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
+    made, weights = [_part(part) for part, _ in pairs], [weight for _, weight in pairs]
+    return Part(
+        f"(?:{'|'.join(part.pattern for part in made)})",
+        lambda random, names: random.choices(made, weights)[0].draw(random, names),
+    )
 
 
-def row(*parts: Part | str) -> PartsInRow:
+def row(*parts: Part | str) -> Part:
     """Create a sequence of parts; a text is literal."""
-    return PartsInRow(tuple(_part(part) for part in parts))
+    made = [_part(part) for part in parts]
+    return Part(
+        "".join(part.pattern for part in made),
+        lambda random, names: "".join(part.draw(random, names) for part in made),
+    )
 
 
-def maybe(part: Part | str, share: float = 0.5) -> OneOf:
+def maybe(part: Part | str, share: float = 0.5) -> Part:
     """Create an optional part, drawn with probability `share`."""
     return one_of(("", 1 - share), (part, share))
 
 
 def _part(part: Part | str) -> Part:
-    return FixedText(part) if isinstance(part, str) else part
+    if isinstance(part, Part):
+        return part
+    return Part(re.escape(part.replace(" ", BLANK)), lambda random, names: part)

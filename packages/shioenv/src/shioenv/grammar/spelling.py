@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TypeAlias
 
 from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
-from shioenv.grammar.symbols import Nonterminal, Symbol, TerminalText
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
 """Placeholders in plain text: for a protected blank, tab and newline, for `$(…)`, and for
@@ -20,8 +18,6 @@ State: TypeAlias = "tuple[str, ...]"
 """The quotes and substitution brackets that are open at a position, innermost last."""
 
 _NAME = re.compile(r"\$(?:\w+|[?#$!@*-])")
-Item: TypeAlias = "str | tuple[Nonterminal, State]"
-"""Plain text, or a nonterminal with the quotes and brackets open at its position."""
 
 
 def received_form(text: str) -> str:
@@ -31,26 +27,7 @@ def received_form(text: str) -> str:
     `BLANK`, `TAB` and `NEWLINE`. Every substitution becomes `SUBSTITUTION`, every variable
     `VARIABLE`.
     """
-    return _Reader(()).read(text)
-
-
-def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
-    """Return an argument's symbols outside substitutions; literal texts become plain words.
-
-    `state` has the quotes and brackets that are open before the first symbol. The name in
-    `$<EnvVar>` is omitted.
-    """
-    reader = _Reader(state)
-    items: list[Item] = []
-    named = False  # whether the next nonterminal is the name of a variable: `$<EnvVar>`
-    for symbol in symbols:
-        if isinstance(symbol, TerminalText):
-            text = reader.read(symbol.text)
-            named = symbol.text.endswith("$") and text.endswith("$") and "'" not in reader.state
-            items.append(text.removesuffix("$") + VARIABLE if named else text)
-        elif not reader.inside_substitution and not named:
-            items.append((symbol, reader.state))
-    return [item for item in items if item]
+    return SpellingReader(()).read(text)
 
 
 def spelt(text: str, quotes: str = "") -> str:
@@ -66,32 +43,29 @@ def spelt(text: str, quotes: str = "") -> str:
     return f"'{text}'"
 
 
-class _Reader:
+class SpellingReader:
     """Reads the texts of one argument and keeps track of open quotes and brackets."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
-    @property
-    def inside_substitution(self) -> bool:
-        return any(mark in "({" for mark in self.state)
-
     def read(self, text: str) -> str:
+        """Return the next text of the argument as plain words."""
         parts: list[str] = []
         index = 0
         while index < len(text):
             mark = self.state[-1] if self.state else ""
             if mark in {"(", "{"}:
-                index = self.inside(text, index, mark)
+                index = self._inside(text, index, mark)
             elif mark == "'":
-                index = self.single(text, index, parts)
+                index = self._single(text, index, parts)
             elif mark == '"':
-                index = self.double(text, index, parts)
+                index = self._double(text, index, parts)
             else:
-                index = self.bare(text, index, parts)
+                index = self._bare(text, index, parts)
         return "".join(parts)
 
-    def inside(self, text: str, index: int, mark: str) -> int:
+    def _inside(self, text: str, index: int, mark: str) -> int:
         """Skip and discard one character or quotation inside `$(` or `${`."""
         end = quotation_end(text, index)
         if end > index:
@@ -102,27 +76,27 @@ class _Reader:
             self.state = self.state[:-1]
         return index + 1
 
-    def single(self, text: str, index: int, parts: list[str]) -> int:
+    def _single(self, text: str, index: int, parts: list[str]) -> int:
         if text[index] == "'":
             self.state = self.state[:-1]
         else:
             parts.append(text[index].translate(PROTECTED))
         return index + 1
 
-    def double(self, text: str, index: int, parts: list[str]) -> int:
+    def _double(self, text: str, index: int, parts: list[str]) -> int:
         character, following = text[index], text[index + 1 : index + 2]
         if character == '"':
             self.state = self.state[:-1]
         elif character == "\\" and following and following in '"\\$`':
             parts.append(following)
             return index + 2
-        elif character in "$`" and (end := self.expansion(text, index, parts)):
+        elif character in "$`" and (end := self._expansion(text, index, parts)):
             return end
         else:
             parts.append(character.translate(PROTECTED))
         return index + 1
 
-    def bare(self, text: str, index: int, parts: list[str]) -> int:
+    def _bare(self, text: str, index: int, parts: list[str]) -> int:
         character = text[index]
         if character in "'\"":
             self.state = (*self.state, character)
@@ -133,7 +107,7 @@ class _Reader:
             end = quotation_end(text, index)
             parts.append(ansi(text[index + 2 : end - 1]).translate(PROTECTED))
             return end
-        elif character in "$`" and (end := self.expansion(text, index, parts)):
+        elif character in "$`" and (end := self._expansion(text, index, parts)):
             return end
         elif text.startswith(("<(", ">("), index):
             parts.append(SUBSTITUTION)
@@ -143,7 +117,7 @@ class _Reader:
             parts.append(character)
         return index + 1
 
-    def expansion(self, text: str, index: int, parts: list[str]) -> int:
+    def _expansion(self, text: str, index: int, parts: list[str]) -> int:
         """Return the index after the `$…` or backquote at `index`; 0 if no expansion begins."""
         if text[index] == "`":
             parts.append(SUBSTITUTION)

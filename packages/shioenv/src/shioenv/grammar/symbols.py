@@ -330,16 +330,3 @@ def leading_to(
                 if isinstance(symbol, Nonterminal):
                     users[symbol].add(head)
     return closure(heads, lambda head: users[head])
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The size of grammars. The counting rule is ours: shared definitions count once.
-
-    `nonterminals` counts each nonterminal once, including system tokens. `productions` counts the
-    distinct pairs of head and body before binding. `grounded` counts the pairs that binding adds.
-    """
-
-    nonterminals: int
-    productions: int
-    grounded: int

@@ -7,7 +7,7 @@ modules need no rules for single commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -166,7 +166,11 @@ class Traits:
         operands = self.operands
         for effect in self.effects:
             if effect.what != VALUE and not given.isdisjoint(effect.options):
-                operands = tuple(_become(operands, effect))
+                operands = tuple(
+                    replace(one, role=effect.role) if one.role == effect.what else one
+                    for one in operands
+                    if one.role != effect.what or effect.role
+                )
         return replace(self, operands=operands)
 
     def role_of_value(self, option: str) -> str | None:
@@ -191,14 +195,6 @@ class Traits:
         middle = max(0, count - len(before) - behind)
         roles = [operand.role for operand in before]
         return [*roles, *([several.role] * middle), *(one.role for one in after[:behind])][:count]
-
-
-def _become(operands: Iterable[OperandSpec], effect: RoleChange) -> Iterator[OperandSpec]:
-    for operand in operands:
-        if operand.role != effect.what:
-            yield operand
-        elif effect.role:
-            yield replace(operand, role=effect.role)
 
 
 def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] | str:

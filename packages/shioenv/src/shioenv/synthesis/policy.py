@@ -265,15 +265,6 @@ NAMED: Mapping[str, PolicySettings] = {
 }
 """The named policies; the first is the default of `gcs`."""
 
-POLICIES: Mapping[str, str] = {
-    "mixed": "half as people type, half by the grammars' weights, each option once",
-    "people": "shape, commands, options, operands and spelling as people type",
-    "paper": "productions by the grammars' weights; each repetition stops with probability 0.25",
-    "uniform": "every production equally likely; each repetition stops with probability 0.25",
-    "lengths": "every length from 0 to 12 equally often",
-}
-"""Descriptions of the policies for command-line completion."""
-
 
 def settings_named(name: str) -> PolicySettings:
     """Return the settings of a named policy, or those in a JSON file.

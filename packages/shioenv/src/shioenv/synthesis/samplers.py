@@ -53,16 +53,14 @@ Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
-    """Merge the productions of bound grammars, which have the same shared definitions."""
+    """Merge the productions of bound grammars, which have the same shared definitions.
+
+    So `gcs` permits each nonterminal its own productions.
+    """
     productions: dict[Nonterminal, tuple[Production, ...]] = {}
     for grammar in grammars:
         productions.update(grammar.productions)
     return productions
-
-
-def gcs(grammars: Sequence[Grammar]) -> Permitted:
-    """Permit each nonterminal its own productions."""
-    return united(grammars)
 
 
 def ucs(grammars: Sequence[Grammar]) -> Permitted:
@@ -83,7 +81,7 @@ def ucs_universal(grammars: Sequence[Grammar]) -> Permitted:
 
 
 SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
-    "gcs": gcs,
+    "gcs": united,
     "ucs": ucs,
     "ucs-universal": ucs_universal,
 }

@@ -9,7 +9,7 @@ import pytest
 from msgspec import msgpack
 
 from shioenv.dataset import record_tasks
-from shioenv.dataset.generate import Progress, enlarged, run
+from shioenv.dataset.generate import Progress, run
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import GenerationError, SystemMismatchError, UsageError
@@ -94,12 +94,6 @@ def test_nothing_to_do_is_a_wrong_request(tmp_path: Path, count: int) -> None:
 def test_what_differs_between_runs_is_volatile(tmp_path: Path) -> None:
     make(tmp_path / "a", 2, stream=[sample("echo", "random"), sample("echo", "steady")])
     assert [one.volatile for one in read_records(tmp_path / "a")] == [True, False]
-
-
-def test_a_count_is_enlarged_until_enough_of_a_kind_are_in_it() -> None:
-    assert enlarged(100, 25, 50) == 100 + 105
-    assert enlarged(1000, 999, 1000) == 1002
-    assert enlarged(10, 0, 3) == 42, "more even where there was none"
 
 
 @pytest.mark.parametrize("fault", ["", "damaged", "of others", "without a shard"])

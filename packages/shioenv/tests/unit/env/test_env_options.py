@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from shioenv import registration
-from shioenv.env.grammar_env import GrammarEnv
-from shioenv.env.production_tables import GrammarTables, shared_tables
+from shioenv.env.grammar_env import GrammarEnv, GrammarTables, shared_tables
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import EnvironmentOptionError, EpisodeError, UnknownSamplerError, UsageError
 from shioenv.grammar.bind import stand_in_catalogue
@@ -226,9 +225,7 @@ class Built:
 
 def test_tables_are_made_once_for_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = Bound()
-    monkeypatch.setattr(
-        "shioenv.env.production_tables.catalogue_of", lambda system, cwd: bound(cwd)
-    )
+    monkeypatch.setattr("shioenv.env.grammar_env.catalogue_of", lambda system, cwd: bound(cwd))
     tables = [
         shared_tables(Built(digest), commands, ("/a",), sampler)  # type: ignore[arg-type]
         for digest, commands, sampler in [

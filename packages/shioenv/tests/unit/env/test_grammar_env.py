@@ -10,8 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from shioenv import registration
 from shioenv.domain.record import NAMES
-from shioenv.env.grammar_env import BORDER, GrammarEnv
-from shioenv.env.production_tables import START
+from shioenv.env.grammar_env import BORDER, START, GrammarEnv
 from shioenv.errors import (
     ActionError,
     EnvironmentOptionError,

@@ -6,7 +6,7 @@ from shioenv.bash.words import split_words
 from shioenv.errors import InputError
 from shioenv.grammar.library import load_grammar, load_grammars
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.parse import InputParser, parse_input
+from shioenv.grammar.parse import InputParser
 
 FINDER = r"""command finder
 manual finder(1), Things 1.0
@@ -113,7 +113,7 @@ def test_operators_and_redirections(
 
 
 def test_bytes_that_are_no_text_survive() -> None:
-    assert parse_input("ls \udcff", []).text == "ls \udcff"
+    assert InputParser([]).parse("ls \udcff").text == "ls \udcff"
 
 
 @pytest.mark.parametrize(
@@ -152,26 +152,28 @@ def test_words_keep_their_quotes(text: str, words: list[str]) -> None:
 def test_what_a_command_runs_is_taken_apart_by_its_own_grammar(
     text: str, marked: list[str]
 ) -> None:
-    shell_input = parse_input(text, load_grammars(["xargs", "env", "head", "ls", "cp", "timeout"]))
+    shell_input = InputParser(load_grammars(["xargs", "env", "head", "ls", "cp", "timeout"])).parse(
+        text
+    )
     assert shell_input.input_args == marked
     assert shell_input.text == text
 
 
 def test_commands_that_run_commands_without_end_are_taken_apart() -> None:
     text = "env " * 5000 + "ls -la"
-    assert parse_input(text, load_grammars(["env", "ls"])).text == text
+    assert InputParser(load_grammars(["env", "ls"])).parse(text).text == text
 
 
 def test_a_text_without_bytes_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be encoded"):
-        parse_input("echo \ud800", [])
-    assert parse_input("echo \udcff", []).text == "echo \udcff"
+        InputParser([]).parse("echo \ud800")
+    assert InputParser([]).parse("echo \udcff").text == "echo \udcff"
 
 
 def test_commands_of_find_that_never_end_are_looked_for_once() -> None:
     text = "find ." + " -exec a" * 5_000
-    assert len(parse_input(text, [load_grammar("find")]).tokens) > 5_000
+    assert len(InputParser([load_grammar("find")]).parse(text).tokens) > 5_000
 
 
 def test_thousands_of_redirections_are_read() -> None:
-    assert len(parse_input("a" + " 2>b" * 5_000, []).tokens) == 10_001
+    assert len(InputParser([]).parse("a" + " 2>b" * 5_000).tokens) == 10_001

@@ -13,7 +13,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.synthesis.policy import (
-    POLICIES,
+    NAMED,
     LengthPolicy,
     UniformPolicy,
     WeightedPolicy,
@@ -188,7 +188,7 @@ def test_policies_have_names_and_counts_come_from_a_file(tmp_path: Path) -> None
     chooser = settings_named(str(counts)).chooser
     sampler, random = Sampler("gcs", [grammar], policy=chooser), Random(0)
     assert {sampler.draw(grammar.start, random).words[1] for _ in range(50)} == {"q"}
-    assert {type(settings_named(name).chooser) for name in POLICIES} == {
+    assert {type(settings_named(name).chooser) for name in NAMED} == {
         WeightedPolicy,
         UniformPolicy,
         LengthPolicy,
