@@ -225,7 +225,7 @@ def _beside(lines: Sequence[str], other: Column, number: int, first: bool) -> Co
 
     `first`: the extracted column is the first of the two.
     """
-    if len(lines) != len(other.lines):
+    if not lines or len(lines) != len(other.lines):
         return None
     if first:
         head = lines[0]

@@ -189,6 +189,13 @@ def test_a_table_is_put_together_of_columns_that_were_seen() -> None:
     assert tables.put_together(taken("df --output=source,size /tmp")) is None
 
 
+def test_a_table_without_lines_gives_no_column() -> None:
+    shown = {"target": "", "size,target": "", "source,target": " Size\n  1K\n", "fstype": "T\nx\n"}
+    seen = [(f"df --output={columns} /", output) for columns, output in shown.items()]
+    tables = Tables(Seen([(text, taken(text), Kept(0, out, "[]")) for text, out in seen]).matching)
+    assert tables.put_together(taken("df --output=size,source /")) is None
+
+
 def test_work_on_a_hostile_command_is_bounded() -> None:
     seen = [("ls", taken("ls"), Kept(0, "a.txt\nb.txt\nlink\nother\nrun.sh\nsub\n", "[]"))] * 3
     interpreter = Interpreter(Seen(seen).with_option, Seen(seen).matching)
