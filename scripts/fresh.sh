@@ -217,18 +217,19 @@ install_what_setup_names() {
 
 # The commands of a newcomer who has the clone, run in the root by root.
 follow_readme() {
-    local who=${1%+user} run carried
+    local who=${1%+user} run carried status=0
     newcomer "$who"
     [ "$who" = root ] || install_what_setup_names
-    make_each $(steps)
-    if [ "$1" = root+user ]; then
+    make_each $(steps) || status=$?
+    if [ "$1" = root+user ]; then # even if a test failed
         newcomer user
         # The user's system is built from the packages that root's was.
         mkdir -p /home/$user/.cache/shioenv
         cp -r /root/.cache/shioenv/bases /home/$user/.cache/shioenv
         chown -R $user: /home/$user/.cache
-        make_each setup test-user
+        make_each setup test-user || status=$?
     fi
+    return $status
 }
 
 # What reproduces the committed values, run in the root by root.
