@@ -31,10 +31,12 @@ AFTER = (
     "true", "echo $?", "ls", "pwd", "x=1", "touch made", "cat /etc/hostname", "ps", "echo end",
 )  # fmt: skip
 LOOK = (
-    "ls -lA . /tmp /dev/shm /etc /var/tmp /dev /dev/mqueue; hostname; ip -br addr; ip route; id; "
+    "ls -lA . /tmp /dev/shm /etc /var/tmp /dev/mqueue; ls -lA --time-style=+ /dev; "
+    "hostname; ip -br addr; ip route; id; "
     "ps -e -o comm=; env; ulimit -a; umask; cat /proc/mounts; ipcs; jobs; trap; ss -x; ss -tl; "
     "curl -s localhost:4444 localhost:8000; ip neigh; nft list ruleset; cat /proc/swaps; tty"
 )
+"""Without the times of devices: an ordinary user's are the host's, and /dev/tty is written to."""
 LIMITS = Limits(
     wall_seconds=1.0, cpu_seconds=2.0, memory_bytes=96 << 20, processes=200,
     disk_bytes=16 << 20, disk_inodes=8192, output_bytes=256 << 10, drain_bytes=4 << 20,
