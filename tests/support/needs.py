@@ -156,7 +156,7 @@ MICROVM = ("qemu-system-x86_64", "mkfs.ext4", "zstd")
 
 MARK = "needs "
 
-_GROUP = re.compile(r"@[\w-]+$")
+_GROUP = re.compile(r"@[^@\]]+$")  # that of pytest-xdist, after the parameters
 """The suffix that xdist appends to the id of a test of a group."""
 
 

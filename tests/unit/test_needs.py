@@ -91,10 +91,10 @@ def test_one_line_says_what_is_wanted_and_the_command_that_installs_it() -> None
         [
             _skipped("b", "needs mkfs.xfs, root"),
             _skipped("c", "needs mkfs.xfs, zstd"),
-            _skipped("a@group", "needs torch"),
+            _skipped("a[me@host]@two words", "needs torch"),
         ]
     )
-    assert list(found) == ["a", "b", "c"]
+    assert list(found) == ["a[me@host]", "b", "c"]
     assert told(found) == (
         "3 skipped for want of xfsprogs 2, zstd 1 (`make setup-all`, as root, installs all of "
         "these); root 1 (a right: the suite run by root); torch 1 (larger than all the rest: "
