@@ -56,12 +56,12 @@ Made by `make scoreboard` from the first {cases:,} cases of
 [`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands and
 `--level files`. A case (an input) is right if its output, exit code and changed files are the
 machine's. A case is *steady* if all its runs on the machine agree; only steady cases are judged.
-All rows are compared with `debian-12` (`{digest}`), except *uutils, Debian 13*. Its cases
-were sampled on a Debian 13 with the packages of `debian-12`, with which that row is compared.
+All rows are compared with `debian-12` (`{digest}`), except *uutils, Debian 13*: it is
+compared with a Debian 13 that has the packages of `debian-12`, on which its cases were sampled.
 
 The cases cover all options equally often, unlike the inputs that people type, on which
 [Evaluation of predictors](evaluation.md) reports. Busybox, toybox and uutils replace only the GNU
-programs that they implement; in these cases, Bash and all other programs are Debian's. The
+programs that they implement; in these rows, Bash and all other programs are Debian's. The
 emulators get the system's files, but no processes or network devices that `ps` or `ip` could list.
 """
 
@@ -128,8 +128,8 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     classes = tuple(next(iter(rows.values()))["differ"])
     yield Table(
         "By class of difference",
-        "A case that differs in several classes is counted in each. `answer`: no answer, a late "
-        "one, or an invalid one. The last column counts [findings](../how-to/conform.md#findings): "
+        "A case that differs in several classes is counted in each. *Answer* counts missing, late "
+        "and invalid answers. The last column counts [findings](../how-to/conform.md#findings): "
         "cases with the same minimal difference count once.",
         ("", "version", "steady cases", "right", *classes, "findings"),
         [
@@ -172,12 +172,12 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
 _LOOKED = f"""\
 ## Review of the most frequent findings
 
-Each table lists the {COMMONEST} most frequent findings of one implementation; findings with equal
-counts are ordered by their first case. We reviewed the cause of each. `theirs`: the implementation
-does not behave like Debian. `ours`: the cause is our machine, or the way in which we run the
-implementation. `neither`: the behavior is unspecified, or the emulator had no access to the
-information. A star: the finding's script (`findings/NNNN.sh`) reproduced the difference in a plain
-Debian root file system.
+Each table lists the {COMMONEST} most frequent findings of one implementation. We reviewed
+the cause of each. `theirs` means that the implementation does not behave like Debian. `ours` means
+that the cause is our machine, or the way in which we run the implementation. `neither` means that
+the behavior is unspecified, or that the emulator had no access to the information. A star means
+that the finding's script (`findings/NNNN.sh`) reproduced the difference in a plain Debian root
+file system.
 """
 
 

@@ -251,7 +251,8 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
 
 
 _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
-"""Lookbehind for the start of a path. It excludes a path's rest, as after `..`, `~` or `$HOME`."""
+"""Lookbehind for the start of a path. It does not match inside a path, as after `..`, `~` or
+`$HOME`."""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
@@ -266,7 +267,7 @@ def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
     names = {old: new for old, new in renamed.items() if old != "."}
     tops = "|".join(re.escape(name) for name in names if "/" not in name)
     others = (
-        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # the names after it are renamed
+        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # the names below it match separately
         r"\b[a-z]+://[^\s\"'<>]*",
         rf"{_BEGINS}/{_REST}",
         rf"{_BEGINS}(?!(?:{tops})/)\w[\w.+@%-]*/{_REST}",

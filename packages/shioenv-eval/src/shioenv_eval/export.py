@@ -74,7 +74,7 @@ or `source-manifests/` of several splits) says everything needed to make the rec
 RELEASED = """\
 Bash inputs with what they did, as their publishers recorded them, brought into the layout of
 [ShIOEnv](https://arxiv.org/abs/2505.18374) without being executed again. What the publishers did
-not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
+not record is null or empty. Some of their exit codes are 0 although the command failed."""
 """Introductions of a card: for inputs executed by this package, and for released records."""
 
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")

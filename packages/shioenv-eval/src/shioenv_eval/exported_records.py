@@ -340,7 +340,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record; `export` made the row from it."""
+    """Convert a row that `export` wrote back into the fields of its record."""
     digests = row["content_digests"]
     if row["schema_version"] <= DIGESTS_BY_NAME:
         digests = {pair["name"]: pair["sha256"] for pair in digests}
@@ -349,7 +349,10 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _segment(segment: dict[str, Any]) -> dict[str, Any]:
-    """Return a segment; if `exact` is null, without the null fields, which its record lacked."""
+    """Return a segment as its record had it.
+
+    Rows have every field. If `exact` is null, the record lacked the null fields.
+    """
     if segment["exact"] is not None:
         return segment
     return {name: value for name, value in segment.items() if value is not None}

@@ -52,7 +52,9 @@ class InputReplay:
         self._known = known
         masks: dict[str, int] = {}
         self._execution = [masks.setdefault(text, m) for m, text in enumerate(known.texts())]
-        """By mask: the first mask with the same text, since equal texts are executed only once."""
+        """For each mask, the first mask whose sub-input has the same text.
+
+        A mask is the bit set of the arguments kept. Equal texts are executed only once."""
         self._differing = masks_of(known.differs)
 
     def estimate(self, estimator: str, budget: int, rng: random.Random) -> tuple[float, int]:

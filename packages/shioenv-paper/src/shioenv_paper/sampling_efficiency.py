@@ -110,7 +110,8 @@ def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
 
 def _error_table(name: str, by_length: Mapping[int, Cells]) -> Table:
     note = (
-        "Mean absolute error (95% interval over inputs) by budget M; 0 if M covers all sub-inputs."
+        "The table has the mean absolute error (95% interval over inputs) if at most M sub-inputs "
+        "are executed. It is 0 if M covers all sub-inputs."
     )
     if name == "paper":
         note += " The paper reports 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
@@ -132,8 +133,9 @@ def _score_table(inputs: Sequence[KnownInput]) -> Table:
     groups = grouped(inputs, attrgetter("n"))
     return Table.of(
         "The exact scores",
-        "Mean (± standard deviation) of R*, mean of the strict score, and mean (± standard "
-        "deviation) of the share of arguments whose omission alone changes the behavior.",
+        "R* is the mean (± standard deviation) of the irreducibility, *strict* its mean if outputs "
+        "must have equal bytes. *Necessary* is the mean (± standard deviation) of the share of "
+        "arguments whose omission alone changes the behavior.",
         {
             "arguments": lambda group: str(group[0].n),
             "inputs": lambda group: str(len(group)),

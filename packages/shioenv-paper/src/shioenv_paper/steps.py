@@ -1,6 +1,6 @@
-"""Our sampling and score, changed to the paper's one setting at a time, for long inputs.
+"""Change our sampling and score into the paper's, one setting at a time, for long inputs.
 
-The paper's mean score falls to .346 at 11 arguments, ours does not. Each step keeps the switches of
+The paper's mean score falls to .346 at 11 arguments; ours does not. Each step keeps the switches of
 all earlier ones. `STEPS` was fixed before the first run.
 """
 
@@ -60,9 +60,11 @@ SAMPLING: Mapping[str, str] = {
     "repeated options": "options are drawn with repetition",
     "equal productions": "all productions of a nonterminal are equally likely",
     "packed operands": "consecutive operands are one argument",
-    "its commands": "commands as often as in the reference implementation's long inputs",
-    "its inputs, adapted": "the reference implementation's productions, with names of our system",
-    "its inputs": "names that our system lacks stay, so more inputs fail",
+    "reference commands": "commands as often as in the reference implementation's long inputs",
+    "reference inputs, adapted": (
+        "the reference implementation's productions, with names of our system"
+    ),
+    "reference inputs": "names that our system lacks stay, so more inputs fail",
 }
 """Steps that change the inputs. The last three need inputs of the reference implementation."""
 
@@ -77,7 +79,7 @@ RULES: Mapping[str, str] = {
 STEPS = {**SAMPLING, **RULES}
 
 EXAMINED = 40
-"""Number of samples drawn for each input of the step `its commands`, from which it is chosen."""
+"""Number of candidates drawn for each input that the step `reference commands` selects."""
 
 
 class Stepped(Tried, frozen=True):
@@ -128,10 +130,11 @@ def run_steps(
     assert before is not None
     table = Table(
         "Mean score of inputs with 9 to 11 arguments, one switch a step",
-        "Mean R* with its 95% interval, the change by the step, the share of inputs that fail, and "
-        "the mean score with all of the last four steps. Each step keeps the switches above it. "
-        f"*Its*: of the reference implementation. The paper reports {stated} at {PAPER_LENGTH} "
-        f"arguments; the last step differs from that by {before - stated:+.3f}.",
+        "Each row has the mean R* with its 95% interval, the change from the row above, and the "
+        "share of inputs that fail. Each step keeps the switches above it. *By all rules* is the "
+        "mean score of the same inputs with the last four steps added. "
+        f"The paper reports {stated} at {PAPER_LENGTH} arguments; the last step differs from that "
+        f"by {before - stated:+.3f}.",
         ("step", "switch", "inputs", "R*", "change", "fail", "by all rules"),
         rows,
     )
@@ -197,10 +200,10 @@ def _samples(
         raise UsageError(f"{inputs} has no inputs of {LENGTHS[0]} to {LENGTHS[-1]} arguments")
     chosen = tuple({known[name] for name in wanted})
     some = map(_packed, long(grammars=chosen, policy=longer, count=EXAMINED * count))
-    yield "its commands", _in_proportion(_of_lengths(some), wanted, count)
+    yield "reference commands", _in_proportion(_of_lengths(some), wanted, count)
     adapted = adapt_inputs(questions, system, seed=setting.seed).questions
-    yield "its inputs, adapted", read(question.input for question in adapted)
-    yield "its inputs", theirs
+    yield "reference inputs, adapted", read(question.input for question in adapted)
+    yield "reference inputs", theirs
 
 
 def _of_lengths(samples: Iterable[Sample]) -> Iterator[Sample]:

@@ -228,7 +228,7 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
         "*Skewness*: below 0 if a few scores are far below the mean.",
         (
             *("source", "commonest command"),
-            "smallest number of commands that begin half of the inputs",
+            "number of commands with which half of the inputs begin (commonest first)",
             *("skewness of R*", "fail", "volatile"),
         ),
         rows,
@@ -250,8 +250,8 @@ def _length_table(datasets: Mapping[str, ScoredDataset]) -> Table:
         rows.append((_CALLED[source], *shares))
     return Table(
         "Arguments of the inputs",
-        "Share of each source's inputs by number of removable arguments, over all commands of an "
-        "input. The paper does not report the distribution of its sets.",
+        "The table has the share of inputs by number of removable arguments, over all commands of "
+        "an input. The paper does not report the distribution of its sets.",
         ("source", *map(str, range(13)), "more"),
         rows,
     )

@@ -482,7 +482,7 @@ class TerminalError(ShioenvError):
     code = "SHIO-T02"
 
 
-# shells that stay
+# persistent shells
 
 
 class ShellEndedError(ShioenvError):

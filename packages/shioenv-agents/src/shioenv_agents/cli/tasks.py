@@ -61,7 +61,7 @@ def make(
         typer.Option(
             "--language-model",
             metavar="MODEL",
-            help="Let this language model word each task before the facts (extra: llm).",
+            help="Language model that writes an introduction to each prompt (extra: llm).",
         ),
     ] = None,
     prompt_url: AgentUrl = None,
@@ -215,7 +215,8 @@ def history(
     """Make tasks in the Git repository of the system debian-12-dev.
 
     They are of three families: restore files from the history, repair a project whose tests fail,
-    and count over a log. Each solution has at least four lines, and is proved as that of `compose`.
+    and count requests of a log. Each solution has at least four lines. Tasks are proved as by
+    `tasks compose`.
     """
     from shioenv.errors import TaskError
     from shioenv.files.durable import refuse_existing
@@ -343,7 +344,7 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
 
 
 def _faults(tasks: Sequence[Task], found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """Return the tasks that have faults, with these."""
+    """Return the faulty tasks as JSON objects, each with its faults."""
     return [
         {"id": task.id, "solution": task.solution, "faults": list(faults)}
         for task, faults in zip(tasks, found, strict=True)
@@ -524,9 +525,9 @@ def export(
 ) -> shared.Printout:
     """Export tasks as folders for `harbor run`.
 
-    A folder is judged on a separate machine, by files alone. Therefore tasks about the state of the
-    shell, the network, the host name or file times are refused. So are tasks whose solution does
-    not pass there twice. A task's history becomes part of its image.
+    Harbor judges results on a separate machine, which receives only files. Therefore tasks about
+    the state of the shell, the network, the host name or file times are refused. So are tasks whose
+    solution does not pass there twice. A task's history becomes part of its image.
     """
     from shioenv_agents.tasks.harbor.task_folders import export_tasks
     from shioenv_agents.tasks.task import read_tasks

@@ -1,4 +1,4 @@
-"""The file service of sandboxes. Programs of the machine read and change the files."""
+"""The file service of sandboxes: it runs `find`, `cat`, `mv` and the like in the sandbox."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _entries(printed: bytes, place: str) -> list[pb.EntryInfo]:
     rows = [words[start : start + _COUNT] for start in range(0, len(words), _COUNT)]
     try:
         return [_entry(place, row) for row in rows]
-    except (ValueError, OverflowError):  # root inside can replace `find`
+    except (ValueError, OverflowError):  # untrusted: root in the sandbox can replace `find`
         raise ConnectError(Code.INTERNAL, "the machine's answer cannot be read") from None
 
 

@@ -20,7 +20,9 @@ from shioenv.system import host_diagnosis
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 
 PATIENCE = 120.0
-"""Seconds to wait for a keeper to exit, and for its list of changes after the scan's time limit."""
+"""Seconds to wait for a keeper to exit.
+
+For its list of changes, the wait is the scan's time limit and these seconds."""
 
 _SYS_ADMIN = 21  # the number of CAP_SYS_ADMIN
 _BOOT = (

@@ -112,7 +112,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
     If the task has a history, some moved files have no digest.
     """
     output: str | None = None
-    """The output of the last row; None: any output."""
+    """The required output of the last line; None accepts any output."""
 
     @property
     def kind(self) -> GoalKind:
@@ -159,7 +159,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The inputs that lead from the pristine machine to the start state, oldest first."""
     goal: Goal
     solution: str
-    """The recorded input, without its `cd`."""
+    """The recorded input, without the leading `cd` that older records have (D-27)."""
     reduced: str
     """The solution with one argument removed; it does not reach the goal."""
     commands: list[str]

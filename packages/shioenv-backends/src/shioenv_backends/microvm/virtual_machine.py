@@ -193,7 +193,7 @@ class MicrovmSandbox(NamespaceSandbox):
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _machine(self, *, restored: bool) -> GuestMachine:
-        """Return a running machine whose inputs are shown the declared instant."""
+        """Start a machine, and set its clock so that inputs see the declared instant."""
         assert self._template
         shown = self.system.answers.clock == "declared"
         ahead = self._ahead if restored and shown else 0.0

@@ -1,4 +1,4 @@
-"""A system's names, as replacements for names in an input that the system lacks."""
+"""Names of a system that replace names which it lacks in an input."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ def is_program(entry: IndexEntry, content: bytes | None) -> bool:
 def pristine_directory(system: System) -> Path:
     """Return the cache directory with the system's files (`loaded`), created on first use.
 
-    Files have their modes and times, and belong to the user who created the directory. Programs
-    share the directory, and must not write to it. Errors: those of `installed`.
+    Files have their modes and times, and belong to the user who created the directory. Programs of
+    predictors share it, and must not write to it. Errors: those of `installed`.
     """
     return installed(f"root-{system.digest[:16]}", lambda top: _lay_out(system, top))
 

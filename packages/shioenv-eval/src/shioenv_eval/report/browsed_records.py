@@ -1,4 +1,4 @@
-"""Selection of records for the page's browser: bounded in number and size, deterministic.
+"""Select the records that readers of a report can browse: always the same, bounded in size.
 
 All text is made printable here. The page inserts it as text, never as markup.
 """
@@ -39,8 +39,8 @@ SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
 """The influence of an argument on the behavior.
 
-In this order: removing only this argument changes the behavior; only its removal from some
-sub-inputs does; no removal does; unknown.
+`MATTERS`: removing it alone changes the behavior. `SOMETIMES`: it only changes the behavior if
+removed with others. `IDLE`: removing it changes nothing. `UNKNOWN`: not measured.
 """
 
 

@@ -66,8 +66,8 @@ class Likeness:
     """Statistics of drawn inputs in comparison with people's inputs.
 
     `options` and `operands` are means per command. `repeated` are the commands that repeat an
-    option, among the commands with two or more options. `repeated_in_vain` are those of `repeated`
-    whose program uses the repeated option only once.
+    option, among the commands with two or more options. `repeated_in_vain` are, among
+    the same commands, those that repeat an option, in any form, which their program uses only once.
 
     `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
     of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
@@ -121,11 +121,11 @@ class Comparison:
             [f"{one.operands:.2f}" for one in made],
         )
         yield (
-            "commands that repeat an option, of those with 2 or more",
+            "commands with 2 or more options: share that repeats one",
             [f"{one.repeated.share:.1%}" for one in made],
         )
         yield (
-            "… and whose program uses it once",
+            "… share that repeats one that its program uses only once",
             [f"{one.repeated_in_vain.share:.1%}" for one in made],
         )
         yield "divergence of option sets, bits", [f"{one.option_sets:.3f}" for one in made]

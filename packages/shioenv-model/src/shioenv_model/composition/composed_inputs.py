@@ -30,9 +30,9 @@ _OF_START = re.compile(
 
 
 class Composition:
-    """A runner that composes the answers of a runner for single commands.
+    """A runner that composes the answers of another one for single commands.
 
-    The runner answers an input of one command directly. For any other input, the runner is queried
+    This inner runner answers an input of one command directly. For any other input, it is queried
     about each simple command, in the state left by the previous ones. This `State` contains files,
     working directory and variables; its standard input is the data piped into the command. `start`
     is the pristine state.

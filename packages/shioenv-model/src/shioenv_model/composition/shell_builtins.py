@@ -121,7 +121,10 @@ def set_options(here: Environment, values: list[str]) -> None:
 
 
 def check(here: Environment, values: list[str]) -> None:
-    """Run `test` or `[` with `-v`, because a context has fewer variables than are known here."""
+    """Run a `test` or `[` that uses `-v`.
+
+    The runner cannot: its context lacks variables that `here` knows, such as arrays.
+    """
     name, *words = values
     if name == "[" and words[-1:] != ["]"]:
         raise Abstained("[ without ]")

@@ -26,7 +26,7 @@ from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
 from shioenv_model.memory.members import parse_member, raise_model_errors, refuse_surrogates
 
-if TYPE_CHECKING:  # a model needs no built system, and not the code for it
+if TYPE_CHECKING:  # models work without built systems, and without this module
     from shioenv.system.store import System
 
 LARGEST = 16 * 1024
@@ -34,7 +34,7 @@ LARGEST = 16 * 1024
 larger)."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
-"""Directories with files whose contents inputs often show."""
+"""Directories of files that inputs often print."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -130,8 +130,8 @@ class World:
         made: Mapping[str, Any] | None = None,
     ) -> None:
         self.made = made
-        """The entry of an empty file that an input creates at the declared time; None if
-        unknown."""
+        """The attributes of each new, empty file, with the declared time, as an entry of `fs`;
+        None if unknown."""
         self.start: str = context.document["cwd"]
         """The start directory of the context: files in it are named relative to it."""
         self.contents = contents
@@ -174,7 +174,7 @@ class World:
         return _Untouched(cwd=cwd or self.start, pristine=self)
 
     def placed(self, state: State | None) -> State:
-        """Return the state, placed in this world if it has no machine; None: the pristine state."""
+        """Return the state, with this world as its machine if it has none; pristine if None."""
         if state is None:
             return self.state()
         if state.pristine is not None:

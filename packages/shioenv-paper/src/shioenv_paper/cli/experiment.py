@@ -201,8 +201,8 @@ def irreducibility_by_length(
 ) -> shared.Printout:
     """Measure irreducibility by number of arguments.
 
-    The inputs are single commands of GCS, UCS and UCS universal, with 1 to 12 arguments equally
-    often.
+    The inputs are single commands of the samplers gcs, ucs and ucs-universal, with 1 to 12
+    arguments equally often.
     """
     from shioenv_paper import by_length as experiment
 
@@ -306,7 +306,7 @@ def determinism(
             min=2,
             metavar="N",
             help="Runs of each input, in different sandboxes, processes and orders; the fourth "
-            "with busy processors, the fifth in another minute.",
+            "on busy processors, the fifth a minute later.",
         ),
     ] = 5,
     run: RunOften,
@@ -550,8 +550,8 @@ def figures(
 ) -> shared.Printout:
     """Draw the paper's method figures from live data.
 
-    Three figures are written as SVG, for light and dark pages. They show the life of an input, the
-    expansion of an option, and the files that a session finds.
+    Three SVG figures, for light and dark pages, show the life of an input, the expansion of an
+    option, and the files that a session finds.
     """
     from shioenv_paper.explanatory_figures import draw
 

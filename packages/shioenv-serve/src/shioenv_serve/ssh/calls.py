@@ -1,4 +1,4 @@
-"""Login shells that call the server: user, command, terminal, descriptors of each."""
+"""Calls of login shells: each passes its command, environment and descriptors to the server."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class SftpServer:
         self._opening = 0
         """The number of names in `_unanswered`."""
         self._held: deque[tuple[int, bytes]] = deque()
-        """Requests after the first unanswered open request; of open requests, only the kind."""
+        """Requests after the first unanswered open request. Open requests are held without body."""
         self._open: dict[bytes, tuple[str, bytearray]] = {}
         self._over = False
 
@@ -439,7 +439,7 @@ class Packets:
         """Whether an invalid packet was read."""
 
     def add(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield kind and body of each packet that the data complete; stop once `over` is set."""
+        """Add data, and yield kind and body of each complete packet; stop once `over` is set."""
         self._kept += data
         while len(self._kept) >= 5 and not self.over:
             (length,) = struct.unpack_from(">I", self._kept)

@@ -73,9 +73,10 @@ class Scanner(ABC):
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         self.shortened: tuple[int, str] | None = None
-        """Start of the complete parts of the innermost open list, and a text that can replace them.
+        """Start of the complete commands of the innermost open list, and a text to replace them.
 
-        Only set in the outermost scanner, for a refused text in which these parts reach the end."""
+        With it, `bash.complete` avoids parsing these commands again for each further line. Only set
+        in the outermost scanner, if an unfinished text ends directly after these commands."""
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
 

@@ -27,7 +27,8 @@ from shioenv.bash.program import (
 def commands(source: Source) -> list[tuple[Command, int]]:
     """Return every command of a text at any depth in order of start, each with its shift.
 
-    Commands in substitutions are included. Add the shift to a command's offsets.
+    Commands in substitutions are included. A command's offset plus its shift is its position in the
+    whole text.
     """
     found = [(command, 0) for command in _below(source.program)]
     for substitution in source.substitutions:

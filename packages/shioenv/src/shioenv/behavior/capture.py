@@ -65,7 +65,8 @@ class Found:
     network: bytes | None = None
     """The network in the form of `Execution.network`; None for the untouched one."""
     touched: Collection[bytes] = ()
-    """Paths of files that earlier lines touched, so a run of the shell may have set their times."""
+    """Paths that earlier lines changed. The times of these files before this line may lie within
+    the shell's run, and are then converted like new ones."""
 
 
 class Recorder:
@@ -193,7 +194,7 @@ class Recorder:
         them. A time within `own` becomes the instant plus the whole seconds since the run's start.
         """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
-        # whole seconds were set explicitly (utime(2)), perhaps to the run's time without fraction
+        # a time in whole seconds was set by utime(2), perhaps to the current second: round `first`
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             passed = seconds + rest / 1e9 - first - CLOCK_SLACK
@@ -275,7 +276,8 @@ class Recorder:
                     old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
                         left_out[name] = {key: new[key] for key in _OF_CONTENT}
-                        left_out[name]["size"] = DIRECTORY_SIZE  # for a recreated directory
+                        # the size if a history removed the directory and the input adds it again
+                        left_out[name]["size"] = DIRECTORY_SIZE
                         new.update({key: old[key] for key in _OF_CONTENT})
                     append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
@@ -283,8 +285,8 @@ class Recorder:
                     if len(operations) == known:  # no attribute changed
                         entry = self.entry(after, own=own).to_json()
                         operations.append(("=", f"/fs/{escape(name)}", entry))
-        # without a history, trees inside new directories are not recorded as moved, as in older
-        # records
+        # inputs without a history keep the form of older records: a tree that moved into a new
+        # directory is recorded as removed and added
         moved = _moved_trees(removed, added, nested=found is not self.found)
         for path, after in added:
             name = self.name(path)
@@ -317,7 +319,7 @@ def settled(changes: Iterable[FileChange]) -> list[FileChange]:
 
 
 class _Directories:
-    """Sizes and links of directories, from changed entries, because overlays report wrong ones."""
+    """Sizes and link counts of directories, derived from changed entries: overlays' are wrong."""
 
     def __init__(self, changes: Iterable[FileChange]) -> None:
         self._changed: set[bytes] = set()
@@ -442,8 +444,8 @@ def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ..
 def _content_changed(before: FileStat, after: FileStat) -> bool:
     """Whether the content of a regular file changed.
 
-    If the content is unchanged, both have a digest or neither has. A file that was replaced by
-    another kind of file may have no digest, because it was not read.
+    Unknown digests do not matter: if the content is unchanged, either both are known or neither.
+    Only a file that was replaced by another kind of file may lack one, because it was not read.
     """
     return after.digest is not None and before.digest != after.digest
 

@@ -170,7 +170,7 @@ def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict
 
 
 class _Trees:
-    """Directories with everything in them, among the removed or added names.
+    """The directory trees among the removed names, or among the added ones.
 
     Equal identities mean equal trees: the same names in them, with the attributes and contents that
     `mv` copies. Times and sizes of directories are left out, because a copy has new ones.
@@ -216,7 +216,7 @@ def _is_file(operation: Operation) -> bool:
 def _with_true_attributes(
     operation: Operation, directories: Mapping[str, Mapping[str, Any]]
 ) -> Operation:
-    """Return an operation that adds a directory again, with the attributes of the new directory."""
+    """Return the operation. If it adds a directory again, use the new directory's attributes."""
     kind, path, *values = operation
     if kind != "a" or not directories or not _is_file(operation):
         return operation

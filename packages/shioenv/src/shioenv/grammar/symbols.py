@@ -160,8 +160,9 @@ class Avoidance:
     """An `avoid` line: inputs that print and change nothing, or that the program refuses.
 
     Each pattern of `present` matches an argument of such an input; no pattern of `absent` does.
-    `when`: "missing" if none of its operands names a file, "existing" if all do. "after-pipe": only
-    if it gets standard input, which it ignores. "before-pipe": only if its output is read. Else "".
+    `when` is "missing" if none of its operands may name a file, "existing" if all must. It is
+    "after-pipe" for inputs that ignore their standard input, if they get one, and "before-pipe" for
+    inputs whose output is read by another command. Else it is "".
     """
 
     present: tuple[re.Pattern[str], ...]

@@ -161,7 +161,10 @@ class Score:
     irreducibility: float | None
     """0 to 1 under the noise threshold; None if no argument can be removed."""
     irreducibility_strict: float | None
-    """The same if outputs must have equal bytes, as far as the noise runs allow (D-2s)."""
+    """The same score if outputs must have equal bytes.
+
+    If the noise runs have different outputs, Algorithm 1 decides, without its cap (D-2s).
+    """
     necessary: float | None
     """Share of the arguments whose omission alone changes the behavior, 0 to 1.
 

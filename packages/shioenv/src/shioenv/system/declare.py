@@ -72,7 +72,7 @@ LARGEST_FILE = 1 << 20
 """Maximum size of a declaration file in bytes; the shipped ones have 15,000."""
 
 FIXTURE_SPAN = timedelta(days=183)
-"""Maximum age of files of the home tree at the instant ("six months", SPEC D-4)."""
+"""Maximum age of the home tree's files at `SystemDeclaration.instant` ("six months", D-4)."""
 
 
 # ---------------------------------------------------------------------------------------------

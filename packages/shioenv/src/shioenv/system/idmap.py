@@ -120,8 +120,8 @@ def spawn(
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start the sandbox program, and return its process and our end of its socket.
 
-    `arguments` are the program's command and the arguments after the socket's number. The program
-    inherits `descriptors` under the same numbers.
+    `arguments` are the program's subcommand and its arguments; the socket's number is inserted
+    after the subcommand. The program inherits `descriptors` under the same numbers.
     """
     ours, theirs = socket.socketpair()
     ours.settimeout(_PATIENCE)
@@ -138,10 +138,10 @@ def spawn(
 def spawn_mapped(
     arguments: Sequence[str], idmap: IdMap | OwnId, **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the sandbox program with `keep`, `exec` or `own` in a new, mapped user namespace.
+    """Start the sandbox program in a new user namespace with mapped ids.
 
-    Returns the same values as `spawn`. Raises HostError if the host does not allow user namespaces,
-    and SandboxError if the program was killed.
+    Its subcommand is `keep`, `exec` or `own`. Returns the same values as `spawn`. Raises HostError
+    if the host does not allow user namespaces, and SandboxError if the program was killed.
     """
     process, ours = spawn(arguments, **options)
     try:

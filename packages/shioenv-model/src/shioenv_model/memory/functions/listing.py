@@ -1,4 +1,4 @@
-"""The language of listings of files and directories (ls(1))."""
+"""Candidate meanings of the options of ls(1): the `Language` of file listings."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def _without_colour(plan: Plan, word: str) -> None:
 
 
 def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]:
-    """Return a change that sets a plan's value `name` to the entry of `values` for a word."""
+    """Return a function that looks up a word in `values` and stores the result as `plan[name]`."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = values[word]
@@ -449,9 +449,9 @@ LISTING = Language("listing", (
 IN_COLUMNS = replace(
     LISTING, name="listing in columns", begins={"form": "columns", "quoting": "escape"}
 )
-"""The language of `ls -C -b` (dir(1))."""
+"""The `Language` of `ls -C -b` (dir(1))."""
 
 IN_DETAIL = replace(
     LISTING, name="detailed listing", begins={"form": "details", "quoting": "escape"}
 )
-"""The language of `ls -l -b` (vdir(1))."""
+"""The `Language` of `ls -l -b` (vdir(1))."""
