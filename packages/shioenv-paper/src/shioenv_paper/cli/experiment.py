@@ -550,8 +550,8 @@ def figures(
 ) -> shared.Printout:
     """Draw the paper's method figures from live data.
 
-    Three SVG figures, for light and dark pages, show the life of an input, the expansion of an
-    option, and the files that a session finds.
+    Three SVG figures, for light and dark pages, show the life of an input, an option's
+    expansion, and the files that a session finds.
     """
     from shioenv_paper.explanatory_figures import draw
 
