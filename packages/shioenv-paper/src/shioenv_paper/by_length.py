@@ -161,9 +161,9 @@ def _table(cells: Sequence[LengthCell], group: str) -> Table:
         rows.append(row)
     return Table(
         f"By number of arguments, {group}",
-        "Number of inputs, mean ± standard deviation of the score, and share of scores that are "
-        "exactly 1. With one argument, the score is 1 if the command alone behaves differently, "
-        "else 0. Inputs without arguments have no score.",
+        "Each sampler has its number of inputs, R* (mean ± standard deviation), and the share of "
+        "scores that are exactly 1. With one argument, the score is 1 if the command alone behaves "
+        "differently, else 0. Inputs without arguments have no score.",
         (*_heads(NAMES.values(), " R*", " at 1"),),
         rows,
     )
@@ -181,9 +181,9 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
     gains = [gains_of(scores, holds) for holds in groups.values()]
     return Table(
         "Difference of GCS and UCS",
-        "Mean score of GCS (grammar-constrained sampling) minus mean score of UCS (unconstrained "
+        "The table has GCS's mean score (grammar-constrained sampling) minus UCS's (unconstrained "
         "sampling), with a 95% interval, for numbers of arguments with at least "
-        f"{FEW} inputs of both samplers. The paper reports differences of +{PAPER_GAINS[0]} to "
+        f"{FEW} inputs of both. The paper reports differences of +{PAPER_GAINS[0]} to "
         f"+{PAPER_GAINS[1]} for lengths from 2 to 12, which is 20% to 170% of the UCS mean. At "
         f"length {PAPER_LENGTH} the paper's means are {stated} (GCS) and {other} (UCS). The "
         "paper's lengths may count the command.",
@@ -196,10 +196,10 @@ def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
     gains = [gains_by_command(scores, holds) for holds in GROUPS.values()]
     return Table(
         "Difference of GCS and UCS, by command",
-        "Mean of the differences of single commands, weighted by their number of UCS inputs, with "
-        f"its 95% interval. Only commands with at least {FEW_OF_A_COMMAND} inputs of both samplers "
-        "are included. Inputs that succeed and inputs that fail are distributed differently over "
-        "the commands, so the columns are not averages over the same commands.",
+        "The table has the mean difference over commands, weighted by their number of UCS inputs, "
+        f"with a 95% interval. Only commands with at least {FEW_OF_A_COMMAND} inputs of both "
+        "samplers are included. Inputs that succeed and inputs that fail are distributed "
+        "differently over the commands, so the columns are not averages over the same commands.",
         ("arguments", *GROUPS),
         [(str(n), *texts) for n, texts in _gains(gains)],
     )
@@ -250,10 +250,9 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
         rows.append((str(n), *chain.from_iterable(cells)))
     return Table(
         "GCS by operands",
-        "Number of inputs and mean score by the operands' share of the arguments. An operand is an "
-        "argument that is not an option. (In a cluster such as `-la`, `-l` and `a` are two "
-        "options.) The tests of `find` are not operands here; the keywords of `dd`, `ip` and "
-        "`ethtool` are.",
+        "The columns group inputs by the share of operands, arguments that are not options. (In a "
+        "cluster such as `-la`, `-l` and `a` are two options.) The tests of `find` are not "
+        "operands here; the keywords of `dd`, `ip` and `ethtool` are.",
         (*_heads(OPERANDS, " R*"),),
         rows,
     )
@@ -269,8 +268,8 @@ def _command_table(scores: Sequence[ScoredRecord]) -> Table:
             rows.append((command, counted(total), Moments.of(numbers).text, *shares))
     return Table(
         "GCS by command",
-        "Inputs with 2 and more arguments: number, mean ± standard deviation of the score, share "
-        "of scores that are exactly 1, and share of inputs that fail. The lowest mean comes first.",
+        "The table covers inputs with 2 and more arguments. R* is the mean ± standard deviation, "
+        "*at 1* the share of scores that are exactly 1. The lowest mean comes first.",
         ("command", "inputs", "R*", "at 1", "fail"),
         sorted(rows, key=lambda row: row[2]),
     )
@@ -279,7 +278,7 @@ def _command_table(scores: Sequence[ScoredRecord]) -> Table:
 def _rule_table(ruled: Sequence[Ruled]) -> Table:
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} The table covers up to {RESCORED} inputs for each sampler and number of "
+        f"{NOTE} It covers up to {RESCORED} inputs for each sampler and number of "
         "arguments, evenly spaced among those that are not volatile, and executed again.",
         ("sampler", "arguments", "inputs", *RULES),
         [
@@ -307,8 +306,8 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
         rows.append(row)
     return Table(
         "By the rules of the reference implementation, by number of arguments",
-        "The same inputs: their number, R*, and the score by all rules; then the difference of GCS "
-        "and UCS for both scores, with 95% intervals.",
+        "The table has the same inputs. *By rules* is the score by all four rules. The differences "
+        "have 95% intervals.",
         (
             *_heads(NAMES.values(), " R*", " by rules"),
             "GCS minus UCS, R*",

@@ -101,8 +101,8 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
 def _choice_table(label: str, group: Cells) -> Table:
     return Table(
         f"Executions needed for a target error, {label}",
-        "Mean number of distinct sub-inputs executed until the estimate has the mean absolute "
-        "error of the column, without the three runs of the whole input. A dash: not reached.",
+        "Each cell has the mean number of distinct sub-inputs executed to reach the column's mean "
+        "absolute error, without the runs of the whole input; a dash if none does.",
         ("estimator", *(f"{error:g}" for error in ERRORS)),
         [
             (f"`{name}`", *(fixed(spent(group, name, error), 0) for error in ERRORS))
@@ -115,7 +115,7 @@ def _budget_table(label: str, group: Cells) -> Table:
     inputs = next(iter(group.values())).error.count
     return Table.of(
         f"Errors by budget, {label}",
-        f"{inputs} inputs. The 95% interval is over inputs.",
+        f"The 95% intervals are over the {inputs} inputs.",
         {
             "estimator": lambda cell: f"`{cell.estimator}`",
             "budget": lambda cell: str(cell.budget),

@@ -165,12 +165,12 @@ def learners_table(played: Sequence[PolicyRun], episodes: int) -> Table:
         "Each cell is a mean over seeds, with its 95% interval if there are several seeds. "
         "Regimes: GC and UC are grammar-constrained and unconstrained action spaces (the samplers "
         "`gcs` and `ucs-universal`); RT is a random policy, PN a learned policy network. "
-        "*R*: irreducibility, 0 where undefined. *Necessary*: number of arguments whose omission "
-        "alone changes the behavior, divided by 12, the maximum number of arguments. "
-        "*Unique*: share of distinct inputs among the "
-        "executed ones. *Refused*: share of episodes that ended without an execution. *Useful*: "
-        "share of all episodes whose input exits with 0, is not volatile, has at least three "
-        f"arguments, and R of .7 or more. Each network was trained on {episodes} inputs. The "
+        "*R* is irreducibility, 0 where undefined. *Necessary* is the number of arguments whose "
+        "omission alone changes the behavior, divided by the maximum of 12. "
+        "*Unique* is the share of distinct inputs among the executed ones, *refused* the share of "
+        "episodes without an execution. *Useful* is the share of episodes whose input exits with "
+        "0, is not volatile, and has at least three arguments "
+        f"and R of .7 or more. Each network was trained on {episodes} inputs. The "
         "environment chooses the command of each episode, uniformly; the policy chooses the rest."
     )
     return Table("Regimes", note, ("regime", "seeds", *MEASURES), rows)

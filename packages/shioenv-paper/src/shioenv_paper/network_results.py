@@ -143,8 +143,8 @@ def _answer(
 def _training_table(models: Mapping[str, Any]) -> Table:
     return Table(
         "Training",
-        "*Held out*: loss for each token of held-out examples of the regime; a dash if there are "
-        "fewer than a batch. All regimes continue the mixture's weights.",
+        "*Held out* is the loss per token of held-out examples of the regime, or a dash if these "
+        "are fewer than a batch. All regimes continue the mixture's weights.",
         ("regime", "seed", "examples", "steps", "seconds", "tokens per second", "held out"),
         list(_training_rows(models)),
     )

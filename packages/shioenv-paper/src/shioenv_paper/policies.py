@@ -96,8 +96,8 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
             )
     yield Table(
         "Distributions",
-        "Share of inputs with at most the score in the heading. With one argument, the score is 0 "
-        "or 1.",
+        "Columns *up to* have the share of inputs with at most that score. With one argument, the "
+        "score is 0 or 1.",
         (
             *("policy", "arguments", "inputs", "R*"),
             *(f"up to {step:g}" for step in STEPS),
@@ -107,8 +107,8 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
     )
     yield Table(
         "By number of arguments",
-        "Number of inputs, mean ± standard deviation of the score, and share of scores that are "
-        "exactly 1.",
+        "Each policy has its number of inputs, R* (mean ± standard deviation), and the share of "
+        "scores that are exactly 1.",
         (
             "arguments",
             *(f"{policy}{what}" for policy in scores for what in ("", " R*", " at 1")),
@@ -121,7 +121,7 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
     )
     yield Table(
         "The inputs",
-        "Shares of all inputs, including inputs without arguments and volatile ones.",
+        "The shares include inputs without arguments and volatile ones.",
         ("policy", "inputs", "arguments, mean", "no argument", "exit 0", "volatile"),
         [
             (

@@ -43,9 +43,9 @@ RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The scores: by our rules, with each of the four rules, and with all four together."""
 
 NOTE = (
-    "Mean scores by each rule of the reference implementation alone, and by all four, from the "
-    "same executions. *Rewritten*: outputs are compared in lower case, without empty lines, and "
-    "with white space reduced to one blank. Numbers are replaced by their order of first "
+    "The table has mean scores by each rule of the reference implementation alone, and by all "
+    "four, from the same executions. *Rewritten*: outputs are compared in lower case, without "
+    "empty lines, and with white space as one blank. Numbers are replaced by their order of first "
     "appearance and their length. *Strict*: if the runs of the full input agree, only equal "
     "outputs count as the same; our score requires a similarity above 0.95. *Failures*: if the "
     "full input fails, sub-inputs that fail with the same exit code count as the same. *Smoothed*: "

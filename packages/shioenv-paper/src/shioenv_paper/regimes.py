@@ -512,11 +512,11 @@ def regime_table(rows: Sequence[RegimeRow], suite: str) -> Table:
     names = [f"{steps}{what}" for steps in STEPS for what in PARTS]
     return Table(
         f"Suite {suite}",
-        "EM: output and whole patch are right, as in the paper, with 95% bootstrap intervals over "
-        "inputs. *With exit*: the exit code is right, too. *Masked*: EM without the parts that "
-        "vary between runs. *New texts*: EM of the inputs that are not among the model's records, "
-        "and their number. If a model has fewer records than its size, it has all distinct texts "
-        "of the pool.",
+        "EM is the share of inputs whose output and whole patch are right, as in the paper, with "
+        "95% bootstrap intervals over inputs. *With exit* also requires the exit code. *Masked* is "
+        "EM without the parts that vary between runs. *New texts* has the EM of the inputs that "
+        "are not among the model's records, and their number. If a model has fewer records than "
+        "its size, it has all distinct texts of the pool.",
         ("model", "regime", "records", "seed", *names),
         lines,
     )
@@ -540,8 +540,8 @@ def difference_table(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
                 lines.append((suite, model, f"{size:,}", f"{one} - {other}", *said))
     return Table(
         "Differences between regimes",
-        "Differences in EM between models with equal numbers of records. Inputs are paired, draws "
-        "are averaged; 95% bootstrap intervals over inputs.",
+        "The table has differences in EM between models with equal numbers of records. Inputs are "
+        "paired, and draws averaged. The 95% bootstrap intervals are over inputs.",
         ("suite", "model", "size", "regimes", *STEPS),
         lines,
     )

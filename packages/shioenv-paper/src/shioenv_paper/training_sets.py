@@ -199,8 +199,8 @@ def _table(
         )
     return Table(
         "Mean and standard deviation",
-        "Inputs without arguments have no score and are not included. Inputs with a score of "
-        "exactly 0.5 belong to both R* ≥ 0.5 and R* ≤ 0.5. *2 and more*: inputs with at least two "
+        "Inputs without arguments have no score and are not included. A score of exactly 0.5 "
+        "counts in both R* ≥ 0.5 and R* ≤ 0.5. *2 and more* covers inputs with at least two "
         "arguments.",
         ("set", "inputs", "ours", "paper", "2 and more", "exactly 1"),
         rows,
@@ -225,7 +225,7 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
         )
     return Table(
         "Commands and failures",
-        "*Skewness*: below 0 if a few scores are far below the mean.",
+        "The skewness is below 0 if a few scores are far below the mean.",
         (
             *("source", "commonest command"),
             "number of commands with which half of the inputs begin (commonest first)",
@@ -267,7 +267,7 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
             rows.append((name.replace("R*", "score"), *cells))
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} The table covers up to {RESCORED:,} inputs of each source, evenly spaced among "
+        f"{NOTE} It covers up to {RESCORED:,} inputs of each source, evenly spaced among "
         "those that are not volatile, and executed again. The number in brackets is the size of "
         "the set. It differs because each rule splits the inputs at 0.5 by its own scores.",
         ("set", *RULES),
