@@ -94,8 +94,8 @@ Row = list[str]
 def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluation:
     """Write the page of the evaluation in a directory, and return the evaluation.
 
-    `file` is the page's path; None: `report.html` in the directory. Errors: those of `page_file`
-    and `read_evaluation`; DatasetStorageError.
+    `file` is the page's path, by default `report.html` in the directory. Errors: those of
+    `page_file` and `read_evaluation`; DatasetStorageError.
     """
     path = page_file(directory, file)
     evaluation = read_evaluation(directory)

@@ -78,7 +78,7 @@ class Leakage:
     known_commands: int
     """Test inputs whose set of commands occurs in the training set."""
     by_command: dict[str, tuple[int, int]]
-    """By first command: the number of test inputs, and how many of them are leaked."""
+    """The numbers of test inputs and of leaked ones, by first command."""
 
     def count(self, level: LeakLevel) -> int:
         """Return the number of test inputs leaked at this level."""

@@ -64,7 +64,7 @@ class PredictorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The value of each metric for one answer, 0 to 1; None: not applicable."""
+    """The value of each metric for one answer, 0 to 1, or None if it does not apply."""
 
     em: float
     """Output and patch as in one of the gold runs, the patch at the predictor's level."""

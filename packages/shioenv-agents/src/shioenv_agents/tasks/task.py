@@ -138,7 +138,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
     @property
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """By file: the changed attributes and their final values, if the file is not moved."""
+        """The changed attributes with their final values, by file. Moved files are left out."""
         changed: dict[str, dict[str, Any]] = {}
         for one in self.facts:
             if one.attribute is not None and one.moved_to is None:

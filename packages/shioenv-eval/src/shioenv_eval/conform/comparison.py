@@ -196,7 +196,7 @@ def compare_with_machine(
 ) -> Iterator[CaseComparison]:
     """Compare a predictor, given by name or as a command, with a system's machine.
 
-    `level` limits the comparison; None: the most detailed level that the predictor supports.
+    `level` limits the comparison. By default it is the predictor's most detailed one.
     Missing and late answers count as differences. Answers lost in a crash count as differences too;
     the predictor is then restarted. Answers are kept until the `with` block ends. Errors: those of
     `find_system`, `truth_of` and `PredictorPool`; PredictorError for a more detailed level than the

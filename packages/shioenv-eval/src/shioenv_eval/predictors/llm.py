@@ -154,7 +154,7 @@ class PromptedModel:
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
         self._endpoint = Endpoint("the predictor llm", options.url)
         self._memory: Any = None
-        """The predictor `memory`, which finds the nearest records; None: no record is shown."""
+        """The predictor `memory`, which finds the nearest records. If None, no record is shown."""
         if options.memory:
             self._memory = make_predictor(f"memory:{options.memory}", setting.system, setting.start)
 

@@ -36,8 +36,8 @@ def write_report(
 ) -> Statistics:
     """Write the page of a dataset, and return the dataset's numbers.
 
-    `file` is the page's path; None: `report.html` in the dataset's directory. The file is written
-    completely or not at all. Equal datasets give equal bytes with the same versions of the
+    `file` is the page's path, by default `report.html` in the dataset's directory. The file is
+    written completely or not at all. Equal datasets give equal bytes with the same versions of the
     libraries and the same fonts. `report` is called with the number of records read and the total.
 
     Errors: those of `page_file` and `collect_page_data`. DatasetStorageError if the file cannot

@@ -109,7 +109,7 @@ class Endings:
         return cls(sum(by_command.values(), EndCounts()), by_command)
 
     def worst(self, number: int | None = None) -> list[tuple[str, EndCounts]]:
-        """Return the `number` commands with the most misuse, the worst first; None: all."""
+        """Return the `number` commands with the most misuse, or all, the worst first."""
         commands = self.by_command.items()
         return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
 

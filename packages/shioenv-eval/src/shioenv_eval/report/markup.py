@@ -90,7 +90,7 @@ FILE = "report.html"
 
 
 def page_file(directory: str | Path, file: str | Path | None, *drawing: str) -> Path:
-    """Return the path of a page: `file`; None: `report.html` in `directory`.
+    """Return the path of a page: `file`, or if that is None, `report.html` in `directory`.
 
     `drawing` are libraries that the page needs in addition to `LIBRARIES`. Errors:
     MissingExtraError if one is not installed; UsageError if the path is a directory.

@@ -198,7 +198,7 @@ class Test:
     end: str | None = None
     """The word after the arguments: the `]` of `[ … ]`."""
     is_set: Callable[[str], bool] | None = None
-    """Whether a variable has a value; None: as in the state."""
+    """Whether a variable has a value. If None, the state is asked."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:

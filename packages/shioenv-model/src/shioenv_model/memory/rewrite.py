@@ -69,7 +69,7 @@ class Kept:
     patch: str
     """The patch as JSON, in the form of records."""
     channels: tuple[str, str] | None = None
-    """Standard output and error if both are non-empty; None: see `is_error`."""
+    """Standard output and error if both are non-empty, else None (see `is_error`)."""
     is_error: bool = False
     """Whether all output is on standard error."""
     volatile: bool = False

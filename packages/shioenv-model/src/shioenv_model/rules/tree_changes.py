@@ -33,7 +33,7 @@ class Effects:
     fresh: Mapping[str, Any]
     """The entry of an empty file created now."""
     files: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """The changed files, by their names in `fs`; None: removed."""
+    """The changed files by their names in `fs`, with None for removed ones."""
     moved: dict[str, str] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
     """The written contents, by name."""

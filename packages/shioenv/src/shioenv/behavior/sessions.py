@@ -119,7 +119,7 @@ class SessionMachine:
         self.passed: list[Behavior] = []
         """The behavior of each row that ran, as a line of the resident shell."""
         self.why: dict[int, str] = {}
-        """By number of a row: why there is no node before it, or no behavior of it."""
+        """The reason why a row has no node before it, or no behavior, by its number."""
         self._ended: str | None = None
         self._nodes: dict[int, int] = {}
         self._renumbered: set[int] = set()

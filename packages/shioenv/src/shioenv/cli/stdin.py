@@ -77,7 +77,7 @@ class GivenInput:
 
     input: str
     cwd: str | None = None
-    """The start directory; None: the default one."""
+    """The start directory, or None for the default one."""
     history: tuple[str, ...] = ()
     """The inputs typed before in the same shell."""
 

@@ -55,7 +55,7 @@ class Imported(Protocol):
 class Importer(Protocol):
     """Creates a dataset in `directory` from the files at `source`.
 
-    `sampler` is the sampler's name in the records; None: the format's name. `report` is called
+    `sampler` is the sampler's name in the records, by default the format's name. `report` is called
     with the number of lines read.
     """
 

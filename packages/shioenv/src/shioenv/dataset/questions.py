@@ -28,7 +28,7 @@ class Question:
     id: str
     input: str
     cwd: str | None = None
-    """The start directory; None: the system's first one."""
+    """The start directory, or None for the system's first one."""
     kind: str | None = None
     """The kind of the input's source, as named in its file."""
     steps: str = "single"

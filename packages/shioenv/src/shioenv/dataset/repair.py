@@ -70,7 +70,7 @@ class Repaired:
     """Number of records that differed from the new ones, and were taken from what was left of the
     file."""
     differing: dict[int, tuple[str, ...]]
-    """By record number: the fields in which a written record differs from the one in the file."""
+    """The fields in which a written record differs from the file's, by record number."""
 
     def to_json(self) -> dict[str, Any]:
         """The repair for programs."""

@@ -40,7 +40,7 @@ class Selection:
     min_arguments: int | None = None
     max_arguments: int | None = None
     count: int | None = None
-    """Maximum number of records: the first that meet the bounds; None: all."""
+    """Maximum number of records that meet the bounds: the first ones, or all if None."""
 
     def __post_init__(self) -> None:
         for name, low, high, most in (

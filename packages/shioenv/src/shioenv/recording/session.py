@@ -302,9 +302,9 @@ class SessionRecorder:
     scoring: Scoring
     cache: Cache | None = None
     """A cache that shares executions of sub-inputs with other sessions of the same system, start
-    directory and limits; None: no sharing. The executions of a volatile session never enter the
-    cache, and neither do sub-inputs that may behave differently another time (`shareable`). Once a
-    sub-input of the session timed out, the cache is no longer used."""
+    directory and limits, or None. The executions of a volatile session never enter the cache, and
+    neither do sub-inputs that may behave differently another time (`shareable`). Once a sub-input
+    of the session timed out, the cache is no longer used."""
     orders: tuple[Order, ...] = ORDERS
     """The scheduling orders of further runs of an input whose shell has concurrent processes."""
     thorough: bool = True

@@ -252,7 +252,7 @@ class DrawingPlace:
     def _read(
         self, words: Sequence[str], before: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[str], Sequence[str | None]]:
-        """Return a command's options and operands, and the texts that it reads; None: unknown."""
+        """Return a command's options, operands, and the texts it reads (None for unknown ones)."""
         options = [word for word in words[1:] if word.startswith(("-", "<ns>"))]
         operands = [word for word in words[1:] if word not in options]
         named = [re.split("[ =]", word, maxsplit=1)[0] for word in options]

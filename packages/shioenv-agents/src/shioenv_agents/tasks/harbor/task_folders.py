@@ -90,7 +90,7 @@ class ExportedTasks:
     written: tuple[str, ...] = ()
     """The names of the folders."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By task id: the reason why the task could not be exported."""
+    """The reason why a task could not be exported, by task id."""
 
     @property
     def reasons(self) -> Mapping[str, int]:

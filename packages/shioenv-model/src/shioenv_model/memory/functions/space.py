@@ -72,7 +72,7 @@ class Family:
     variants: Mapping[str, Sequence[str]] | None = None
     """The values of each flag, the default first."""
     means: Callable[[Flags], bool] | None = None
-    """Whether a combination of flags is valid; None: all are."""
+    """Whether a combination of flags is valid. If None, all are."""
     reads: bool = True
     """Whether the functions take an input text, not only the operands."""
     of_bytes: bool = False
@@ -80,8 +80,8 @@ class Family:
     several: bool = False
     """Whether the functions process several texts separately."""
     beside: Beside | None = None
-    """How to combine options that each select one function of the family; None: see
-    `Induction.combine`."""
+    """How to combine options that each select one function of the family. If None,
+    `Induction.combine` does it."""
 
 
 @dataclass(frozen=True)
