@@ -379,7 +379,7 @@ KINDS: Mapping[str, ValueKind] = {
         ),
         ValueKind(
             "assignment",
-            "a variable set: `NAME=value`",
+            "an assignment: `NAME=value`",
             wide(
                 rf"[A-Za-z_]\w*\+?={ANY}*",
                 row(one_of("FOO", "NAME", "DEBUG", "TZ"), "=", one_of(_small, _stem, _word)),
