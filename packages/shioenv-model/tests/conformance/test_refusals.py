@@ -68,6 +68,8 @@ seq 1 0 5
 sleep 1 x
 dd if=missing
 dd count=x if=README.md
+grep -f missing README.md
+grep -ivf data README.md
 gunzip missing
 unzip missing
 tar -xf missing
@@ -98,6 +100,7 @@ chown ubuntu.ubuntu README.md
 find . -size +5k -perm /u+w -type f,d
 find -- data -newer README.md
 find . ! -name a -a \( -name b -o -name c \)
+grep -f data/numbers.txt data/numbers.txt
 touch -t 2510011200.30 f
 touch -d 'last monday' f
 date -d 'next year'
@@ -202,3 +205,23 @@ def test_lists_and_keys_drawn_at_random(seed: int, observer: SandboxRunner) -> N
             text = f"{name} {option} {shlex.quote(value)} README.md"
             told += said_by_rule(text, observer) is not None
     assert told > 30
+
+
+SHORT = [
+    (name, option) for name, options in VALUES.items() for option in options if len(option) == 2
+]
+
+
+@pytest.mark.parametrize(("name", "option"), SHORT)
+def test_an_option_without_its_value(name: str, option: str, observer: SandboxRunner) -> None:
+    assert said_by_rule(f"{name} {option}", observer) is not None
+
+
+@pytest.mark.parametrize("text", ["cut -f2 -d", "head -qn", "nl -b a -w", "sort -rk"])
+def test_a_last_option_without_its_value(text: str, observer: SandboxRunner) -> None:
+    assert said_by_rule(text, observer) is not None
+
+
+@pytest.mark.parametrize("text", ["head --lines", "grep -m 1 README.md"])
+def test_no_value_is_missed_by_rule(text: str, observer: SandboxRunner) -> None:
+    assert said_by_rule(text, observer) is None

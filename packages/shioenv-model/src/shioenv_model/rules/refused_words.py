@@ -226,6 +226,18 @@ _OF_ORDER = frozenset(
 )
 
 
+def file_of_patterns(form: Form, state: State) -> str | None:
+    """`grep`'s error for a file of patterns that is missing or a directory."""
+    paths = [value or "" for name, value in form.options if name == "-f"]
+    path = paths[0] if paths else "-"
+    if not _NAME.fullmatch(path) or path == "-" or path.startswith(_OF_THE_KERNEL):
+        return None
+    entry = state.entry(path)
+    if entry is None:
+        return f"grep: {path}: No such file or directory\n"
+    return f"grep: {path}: Is a directory\n" if entry.perms.startswith("d") else None
+
+
 def absent_compressed_file(form: Form, state: State) -> str | None:
     """`gunzip`'s error if its only file is missing."""
     path = "".join(form.operands)

@@ -118,6 +118,7 @@ REFUSALS = (
         "expand fold md5sum sha1sum sha256sum", "", COREUTILS, words=words.absent_file
     ),
     RefusalRow("find", "", FINDUTILS, words=words.expression),
+    RefusalRow("grep", "", GREP, words=words.file_of_patterns, status=2),
     RefusalRow("gunzip", "", GZIP, words=words.absent_compressed_file),
     RefusalRow("mkdir", "", COREUTILS, words=words.mode_of_new_directory),
     RefusalRow("passwd", "", PASSWD, words=words.user),
@@ -165,7 +166,15 @@ def _of_values(form: Form) -> Iterator[tuple[str, int]]:
     """Yield the message about the first rejected value, with the exit status."""
     for option, value in form.options:
         row = _OF_VALUES.get((form.utility, option))
-        if value is None or row is None or row.value is None:
+        if row is None or row.value is None:
+            continue
+        if value is None:
+            last = form.words[-1:]
+            if form.order[-1:] == ((option, None),) and not last[0].startswith("--"):
+                usage = "Usage: grep [OPTION]... PATTERNS [FILE]...\n" * (row.program == GREP)
+                letter = last[0][-1:]
+                said = f"option requires an argument -- '{letter}'\n{usage}{hint(form.utility)}"
+                yield f"{form.utility}: {said}\n", row.status
             continue
         value = "" if value == "''" else value
         if not values.is_judged(value, row.value):
