@@ -34,7 +34,7 @@ find documents -ls
 find documents/ -name '*.txt' -ls
 find ./logs -newer README.md -ls
 find /home/ubuntu/data -maxdepth 1 -type d -ls
-find misc -ls
+find archives -ls
 cd documents; find . -name 'n*' -ls
 cd /tmp; ps -C sshd -o pid,args
 cd documents; find .. -maxdepth 1 -type f -ls

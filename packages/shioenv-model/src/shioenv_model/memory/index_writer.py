@@ -39,7 +39,7 @@ from shioenv_model.memory.members import (
 )
 from shioenv_model.memory.rewrite import Kept, Taken
 
-_LARGE = 256
+_LARGE = 128
 """Bytes from which a behavior is compressed (our choice)."""
 
 _SAMPLES, _SAMPLE, _DICTIONARY_SIZE = 2_000, 4_096, 112 * 1024
