@@ -37,8 +37,8 @@ FEW_OPTIONS = 4
 with more than a quarter of a group's draws, is joined with a rare command with many options."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
-"""Share of a single command's draws in which its next option is prescribed: 1/300 for each of its
-options, at most 0.6."""
+"""A single command with k options must have a given one with probability k/300, at most 0.6. Its
+options take turns."""
 
 COMPOSED = 0.1
 """Probability that a command whose draw gave no new input is drawn again, as the first of a
@@ -67,7 +67,7 @@ class _Group:
     misses: Counter[Skeleton] = field(default_factory=Counter)
     """Consecutive draws without a new input, by skeleton of a first command."""
     turns: Counter[str] = field(default_factory=Counter)
-    """The number of options drawn in turn, by grammar."""
+    """The number of draws with a given option, by grammar."""
 
 
 class GroupedStream:
