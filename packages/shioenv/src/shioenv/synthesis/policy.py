@@ -205,9 +205,10 @@ class PolicySettings:
     """Among inputs that follow `usage`: share in which the command is drawn by its counts, 0 to 1.
     In the others, the command is drawn uniformly."""
     new_sets: float = 0.0
-    """Share of the commands sampled by `usage` whose options are combined anew, 0 to 1: one by one,
-    or as a set from `usage` with one more. They also are if the drawn set is `*`, which stands for
-    all rare sets."""
+    """Share of the commands sampled by `usage` whose options are combined anew, 0 to 1.
+
+    They are drawn one by one, or as a set from `usage` with one more. They also are if the drawn
+    set is `*`, which stands for all rare sets."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
