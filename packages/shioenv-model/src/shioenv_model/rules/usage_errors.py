@@ -172,9 +172,8 @@ def _of_values(form: Form) -> Iterator[tuple[str, int]]:
             last = form.words[-1:]
             if form.order[-1:] == ((option, None),) and not last[0].startswith("--"):
                 usage = "Usage: grep [OPTION]... PATTERNS [FILE]...\n" * (row.program == GREP)
-                letter = last[0][-1:]
-                said = f"option requires an argument -- '{letter}'\n{usage}{hint(form.utility)}"
-                yield f"{form.utility}: {said}\n", row.status
+                missing = f"option requires an argument -- '{last[0][-1:]}'"
+                yield f"{form.utility}: {missing}\n{usage}{hint(form.utility)}\n", row.status
             continue
         value = "" if value == "''" else value
         if not values.is_judged(value, row.value):
