@@ -29,12 +29,12 @@ DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 
 NEEDED = {
     "shioenv": (
-        "capstone", "jsonpatch", "openai", "pyseccomp", "ray", "tomli-w",
+        "capstone", "ipykernel", "jsonpatch", "nbconvert", "openai", "pyseccomp", "ray", "tomli-w",
     ),
     "shioenv-agents": ("datasets", "openai", "pyseccomp"),
     "shioenv-backends": ("ray",),
     "shioenv-eval": (
-        *("altair", "bashkit", "datasets", "jinja2", "openai", "pyarrow", "scipy"),
+        *("altair", "bashkit", "datasets", "jinja2", "openai", "pyarrow", "scipy", "selenium"),
         "vl-convert-python",
     ),
     "shioenv-model": ("scikit-learn",),
@@ -68,11 +68,12 @@ def tools(package: str) -> list[str]:
 
 
 def environment(package: str) -> Path:
-    """Return the environment's directory, rebuilt where a pyproject.toml changed."""
+    """Return the environment's directory, rebuilt where a pyproject.toml or this file changed."""
     home = ROOT / ".alone" / package
     packages = with_dependencies(package)
     made, files = home / ".made", [ROOT, *(ROOT / "packages" / name for name in packages)]
-    last = max((place / "pyproject.toml").stat().st_mtime for place in files)
+    made_from = [Path(__file__), *(place / "pyproject.toml" for place in files)]
+    last = max(file.stat().st_mtime for file in made_from)
     if not made.exists() or made.stat().st_mtime < last:
         print(f"making {home} (pip)", flush=True)
         venv.create(home, with_pip=True, clear=True)

@@ -114,6 +114,7 @@ SITE = ROOT / ".site"
 
 TRAINING = "larger than all the rest: `make test-train`"
 FRONTS = "a framework's own environment: `make test-fronts`"
+GUESTS = ("shioenv-agents", "shioenv-eval", "shioenv-model", "shioenv-paper", "shioenv-serve")
 HARBOR = "an environment of its own, of Python 3.12 or newer: `make test-fronts`"
 KERNEL = "the kernel's: another host"
 
@@ -129,6 +130,13 @@ NEEDS = {
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     **{name: Need(partial(_has_module, name), otherwise=HARBOR) for name in ("harbor", "nemo_gym")},
+    **{
+        name: Need(
+            partial(_has_module, name.replace("-", "_")),
+            otherwise="a package of this clone: `make setup`",
+        )
+        for name in GUESTS
+    },
     "harbor lint": Need(_harbor_lints, otherwise=HARBOR),
     **{
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)

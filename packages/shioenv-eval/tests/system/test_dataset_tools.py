@@ -16,6 +16,7 @@ from shioenv.dataset.generate import generate
 from shioenv.dataset.record_reader import read_records
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
+from support.needs import needs
 
 COUNT = 30
 
@@ -126,6 +127,7 @@ def test_lines_that_cannot_be_recorded_are_kept_with_the_reason(shioenv: Shioenv
     assert len(Path("mine/rejected.ndjson").read_text().splitlines()) == 3
 
 
+@needs("shioenv-paper")
 def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> None:
     line = {
         "input": "ls -a x",
@@ -144,6 +146,7 @@ def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> No
     assert "0.500 (as published)" in shioenv("show", "released").stdout
 
 
+@needs("shioenv-paper")
 def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None:
     lines = (dataset / "data/00000.ndjson").read_bytes()
     for name in ("a.parquet", "a.jsonl", "a.jsonl.gz", "hub"):

@@ -52,6 +52,7 @@ def emulator(request: pytest.FixtureRequest, emulators: Callable[[str], Predicto
     return emulators(request.param)
 
 
+@needs("shioenv-model")
 def test_predict_lets_an_emulator_answer_for_stages() -> None:
     text = "cat documents/names.txt | tr a-z A-Z | nl -ba | head -2"
     given = ["predict", text, "--json"]

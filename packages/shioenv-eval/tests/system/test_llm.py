@@ -21,6 +21,7 @@ from shioenv_eval.predictors.llm import PromptedModel, PromptOptions
 from shioenv_eval.suite import write_suite
 from support.chat_endpoint import Endpoint
 from support.evaluation_fakes import case, did, suite_of
+from support.needs import needs
 
 pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
@@ -61,6 +62,7 @@ def test_the_prompt_is_the_papers_over_the_real_context(endpoint: Endpoint, tmp_
     model.close()
 
 
+@needs("shioenv-model")
 def test_the_nearest_executed_inputs_are_shown_before_the_question(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from shioenv.live.asciicast import AsciicastWriter
 from shioenv.live.attached import TerminalShell
 from shioenv.system.store import System
 from support.host_state import descendants
+from support.needs import needs
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("attached")
@@ -222,6 +223,7 @@ def test_lines_of_a_pipe_are_run_as_they_are_read(system: System, tmp_path: Path
     assert [json.loads(marker)["line"] for marker in markers][-1] == "exit 3"
 
 
+@needs("shioenv-model")
 def test_a_model_answers_where_nothing_is_executed(system: System) -> None:
     done = run_shell("cd documents\npwd\nno-such-command\n", "--model", "default")
     assert done.stdout.splitlines()[0] == "/home/ubuntu/documents"

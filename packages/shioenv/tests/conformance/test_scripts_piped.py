@@ -13,6 +13,7 @@ from shioenv.bash.complete import ScriptReader
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.live.resident import ResidentShell
 from shioenv.system.store import System
+from support.needs import needs
 
 SCRIPTS = [
     "cat <<END\nhome $HOME\nEND\necho behind\n",
@@ -101,7 +102,9 @@ def test_a_long_document_is_read_in_one_pass() -> None:
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--model", "default")])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--model", "default"), marks=needs("shioenv-model"))]
+)
 def test_the_command_line_runs_complete_commands(options: tuple[str, ...]) -> None:
     done = piped(
         "for i in 1 2\ndo echo $i\ndone\ncat > made <<END\nrm -r documents\nEND\n"

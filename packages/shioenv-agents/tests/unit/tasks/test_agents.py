@@ -9,6 +9,7 @@ import pytest
 from shioenv_agents.tasks import agents
 from shioenv_agents.tasks.agents import LONGEST, by_fact, description_of, names, proposals, scripted
 from shioenv_agents.tasks.task import Goal, Task
+from support.needs import needs
 
 BEGIN = "You are root, in a Bash shell whose working directory is `/home/ubuntu`."
 STATE = "When you finish, exactly the following must hold; leave everything else unchanged:"
@@ -129,6 +130,7 @@ def test_the_weakest_agent_knows_names_alone() -> None:
     assert [reply([]), reply([]), reply([])] == ["ls", "rm -r data/x y", None]
 
 
+@needs("shioenv-model")
 def test_an_agent_is_described_by_all_that_decides_what_it_types(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from shioenv.cli.main import app
 from shioenv_eval.suite import write_suite
 from support.evaluation_fakes import case, did, suite_of
+from support.needs import needs
 
 
 def run(*words: str | Path) -> Result:
@@ -46,6 +47,7 @@ def test_predictors_are_judged_shown_and_asked_no_more(tmp_path: Path, suite: Pa
     assert "echo a" in (tmp_path / "page.html").read_text()
 
 
+@needs("shioenv-model")
 def test_what_cannot_run_is_told_beside_what_can(tmp_path: Path, suite: Path) -> None:
     absent = f"memory:{tmp_path / 'absent'}"
     done = run("evaluate", "--predictor", "trivial", "--predictor", absent, "--suite", suite)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from shioenv.cli.commands import START, application
 from shioenv.cli.main import app
 from shioenv.cli.subcommands import KNOWN, PANELS
+from support.needs import GUESTS, needs
 
 
 def printed(*words: str) -> tuple[int, str]:
@@ -39,6 +40,7 @@ def test_without_arguments_five_commands_to_begin_with() -> None:
     assert "--help" in said
 
 
+@needs(*GUESTS)
 def test_the_help_groups_the_commands_in_panels() -> None:
     status, said = printed("--help")
     assert status == 0
@@ -66,6 +68,7 @@ def test_a_value_of_another_kind(words: str, kind: str) -> None:
     assert kind in said
 
 
+@needs("shioenv-eval")
 def test_a_result_named_as_cp_names_it() -> None:
     status, said = printed("dataset", "export", "a set", "out.csv")
     assert status == 2
