@@ -37,7 +37,7 @@ NEEDED = {
         *("altair", "bashkit", "datasets", "jinja2", "openai", "pyarrow", "scipy", "selenium"),
         "vl-convert-python",
     ),
-    "shioenv-model": ("scikit-learn",),
+    "shioenv-model": ("huggingface-hub", "scikit-learn"),
     "shioenv-paper": ("altair", "jinja2", "pyarrow", "scipy", "vl-convert-python"),
     "shioenv-serve": ("openai",),
 }  # fmt: skip

@@ -529,6 +529,7 @@ def test_the_log_tells_what_ran_when_the_server_ended(system: System, tmp_path: 
         assert server.events()[-1]["eventid"] == "cowrie.session.closed"
 
 
+@needs("shioenv-model")
 def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -> None:
     with serving(tmp_path / "served", "--model", "default", "--passwords", "try:1") as server:
         done = server.ssh("root@127.0.0.1", "pwd; nosuchcommand")
