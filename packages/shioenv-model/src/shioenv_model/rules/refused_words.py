@@ -196,9 +196,7 @@ _OF_BLOCKS = frozenset(
 def absent_file(form: Form, state: State) -> str | None:
     """A program's error if its only input file is missing."""
     path = "".join(form.operands)
-    if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
-        return None
-    if state.entry(path) is not None or path.startswith(_OF_THE_KERNEL):
+    if len(form.operands) != 1 or not _names_a_file(path) or state.entry(path) is not None:
         return None
     if any(name in ("--help", "--version", "-i", "--files0-from") for name, _ in form.options):
         return None
@@ -228,9 +226,8 @@ _OF_ORDER = frozenset(
 
 def file_of_patterns(form: Form, state: State) -> str | None:
     """`grep`'s error for a file of patterns that is missing or a directory."""
-    paths = [value or "" for name, value in form.options if name == "-f"]
-    path = paths[0] if paths else "-"
-    if not _NAME.fullmatch(path) or path == "-" or path.startswith(_OF_THE_KERNEL):
+    path = next((value for name, value in form.options if name == "-f"), None)
+    if path is None or not _names_a_file(path):
         return None
     entry = state.entry(path)
     if entry is None:
@@ -308,6 +305,13 @@ def absent_directory(form: Form, state: State) -> str | None:
 
 
 _NAME = re.compile(r"[\w.,/@%+=-]+", re.ASCII)
+
+
+def _names_a_file(path: str) -> bool:
+    """Whether a word names a file: not standard input, no special spelling, not the kernel's."""
+    return bool(_NAME.fullmatch(path)) and path != "-" and not path.startswith(_OF_THE_KERNEL)
+
+
 _OF_PLACES = frozenset((name, None) for name in ("-R", "-a", "-f", "-p", "-r", "-s", "-n"))
 """Options that do not change the message."""
 
@@ -316,11 +320,9 @@ def absent_archive(form: Form, state: State) -> str | None:
     """`tar`'s error for a missing archive to read."""
     options = dict(form.options)
     path = options.get("-f")
-    if not path or path == "-" or ":" in path or not options.keys() & {"-x", "-t"}:
+    if path is None or not _names_a_file(path) or not options.keys() & {"-x", "-t"}:
         return None
-    if state.entry(path) is not None or "-C" in options or not _NAME.fullmatch(path):
-        return None
-    if path.startswith(_OF_THE_KERNEL):
+    if state.entry(path) is not None or "-C" in options:
         return None
     ends = "Error is not recoverable: exiting now\n"
     opened = f"{path}: Cannot open: No such file or directory\n"

@@ -163,17 +163,10 @@ def usage_error(form: Form, state: State) -> Behavior | None:
 
 
 def _of_values(form: Form) -> Iterator[tuple[str, int]]:
-    """Yield the message about the first rejected value, with the exit status."""
+    """Yield the message about the first rejected or missing value, with the exit status."""
     for option, value in form.options:
         row = _OF_VALUES.get((form.utility, option))
-        if row is None or row.value is None:
-            continue
-        if value is None:
-            last = form.words[-1:]
-            if form.order[-1:] == ((option, None),) and not last[0].startswith("--"):
-                usage = "Usage: grep [OPTION]... PATTERNS [FILE]...\n" * (row.program == GREP)
-                missing = f"option requires an argument -- '{last[0][-1:]}'"
-                yield f"{form.utility}: {missing}\n{usage}{hint(form.utility)}\n", row.status
+        if value is None or row is None or row.value is None:
             continue
         value = "" if value == "''" else value
         if not values.is_judged(value, row.value):
@@ -182,6 +175,12 @@ def _of_values(form: Form) -> Iterator[tuple[str, int]]:
         if said is not None:
             yield f"{form.utility}: {said}\n", row.status
             return
+    option, value = form.order[-1] if form.words else ("", "")
+    row = _OF_VALUES.get((form.utility, option))
+    if row is not None and value is None and not form.words[-1].startswith("--"):
+        usage = "Usage: grep [OPTION]... PATTERNS [FILE]...\n" if form.utility == "grep" else ""
+        missing = f"option requires an argument -- '{form.words[-1][-1:]}'"
+        yield f"{form.utility}: {missing}\n{usage}{hint(form.utility)}\n", row.status
 
 
 def _of_words(form: Form, state: State) -> Iterator[tuple[str, int]]:
