@@ -26,6 +26,7 @@ from shioenv_agents.tasks.prompt import (
     file_word,
     gives_away,
     is_worded,
+    minute,
     mode,
     number_of,
     reveals_solution,
@@ -107,7 +108,7 @@ def _is_stated(
     if kind != str(old.get("perms", kind))[0]:
         return all(_occurs(value, about) for value in _needed(entry, instant))
     if fact.attribute in DATES:
-        is_told = is_now(date_of(entry), instant) or _occurs(_minute(entry), about)
+        is_told = is_now(date_of(entry), instant) or _occurs(minute(entry), about)
         return is_told and bool(about)
     if fact.attribute == "links" and kind == "d":
         return True  # it follows from the directories in it
@@ -137,12 +138,7 @@ def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
     if kind != "d" and entry["links"] > 1:
         yield _TEXTS["links"](entry["links"])
     if kind != "d" and not is_now(date_of(entry), instant):
-        yield _minute(entry)
-
-
-def _minute(entry: Mapping[str, Any]) -> str:
-    year, month, day, clock = date_of(entry)
-    return f"{datetime.strptime(f'{day} {month} {year}', '%d %b %Y'):%Y-%m-%d} {clock}"
+        yield minute(entry)
 
 
 def _is_stated_outside_files(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:

@@ -46,8 +46,11 @@ names = (
     .map(name_text)
 )
 dates = st.builds(
-    lambda month, day, hour: {"month": month, "day": day, "year": 2024, "time": f"{hour:02}:59"},
-    st.sampled_from(["Jan", "Sep", "Dec"]), st.integers(1, 28), st.integers(0, 23),
+    lambda month, day, year, hour: {
+        "month": month, "day": day, "year": year, "time": f"{hour:02}:59",
+    },
+    st.sampled_from(["Jan", "Sep", "Dec"]), st.integers(1, 28), st.sampled_from([2024, 902, 12024]),
+    st.integers(0, 23),
 ) | st.just(NOW)  # fmt: skip
 letters = st.lists(st.sampled_from(["rwx", "r-x", "rw-", "---", "r--"]), min_size=3, max_size=3)
 
