@@ -40,10 +40,6 @@ IN_TURN, MOST_IN_TURN = 300, 0.6
 """A single command with k options must have a given one with probability k/300, at most 0.6. Its
 options take turns."""
 
-COMPOSED = 0.1
-"""Probability that a command whose draw gave no new input is drawn again, as the first of a
-composite input. Otherwise another skeleton of the group is used."""
-
 Item = TypeVar("Item", bound=Hashable)
 
 
@@ -118,17 +114,11 @@ class GroupedStream:
                     state.misses[kind] = 0
                     return drawn
                 state.misses[kind] += 1
-            if not skeleton.composite and self._composes(state):
-                skeleton = kind._replace(usual=False, composite=True)
-            else:
-                skeleton = next(others)
+            skeleton = next(others)
         raise SamplesExhaustedError(
             f"only {len(state.seen)} different inputs of a group of commands exist",
             hint="allow more commands, start directories or composites",
         )
-
-    def _composes(self, state: _Group) -> bool:
-        return self._stream.composites.share > 0 and state.random.random() < COMPOSED
 
     def _text(self, drawn: Sample) -> str:
         """Return a text that is the same for inputs that count as duplicates."""

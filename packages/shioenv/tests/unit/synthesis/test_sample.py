@@ -244,10 +244,10 @@ LETTERS = small(
 )
 
 STREAMS: dict[str, tuple[dict[str, Any], str]] = {
-    "mixed": ({}, "7b9eb446f6556c03"),
+    "mixed": ({}, "8124745a0654e713"),
     "paper": ({"policy": "paper"}, "7cef4cd1129367c3"),
     "lengths": ({"policy": "lengths"}, "a8b1a91bbb147885"),
-    "mistakes": ({"mistakes": 0.5}, "d81c0dd91b0ff551"),
+    "mistakes": ({"mistakes": 0.5}, "84864e8774c00aa6"),
 }
 """Different settings, and the SHA-256 of the first 300 samples drawn with them."""
 
