@@ -50,6 +50,26 @@ def test_processes_started_after_the_machine_and_stay_as_old(sandbox: NamespaceS
     assert _print(sandbox, f"sleep 0.3; {text}") == first
 
 
+SLOW_TO_GO = """exec perl -e '
+    $SIG{CHLD} = sub { exit 11 };
+    if (fork) { sleep 60 }
+    open $file[$_], "<", "/dev/null" for 9..1000;
+    for my $list ("fd", "fdinfo", "task/$$/fd") {
+        opendir LIST, "/proc/$$/$list";
+        lstat "/proc/$$/$list/$_" for readdir LIST;
+    }
+'"""
+"""Leave a process that init reaps. The kernel removes it from all lists, then its many entries of
+/proc, and frees its id last: all that takes longer than the supervisor's answer."""
+
+
+def test_ids_do_not_depend_on_a_process_of_the_run_before(sandbox: NamespaceSandbox) -> None:
+    numbers = "echo $$ $(echo $BASHPID); sleep 0 & echo $!"
+    for _ in range(6):
+        assert sandbox.run(Request(SLOW_TO_GO)).exit_code == 11
+        assert _print(sandbox, numbers) == "1000 1001\n1002\n"
+
+
 def test_the_shell_has_a_parent(sandbox: NamespaceSandbox) -> None:
     text = "echo $PPID; ps -o ppid= -p $$; perl -e 'print getppid'; sh -c 'ps -o comm= -p $PPID'"
     declared = str(sandbox.system.declaration.session.parent)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import struct
 from contextlib import suppress
 
@@ -14,6 +16,7 @@ from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.change_records import CHANGE
 from shioenv.sandbox.namespaces import wire
+from shioenv.sandbox.namespaces.lower import exhausted, opening_failed
 from shioenv.system.host_diagnosis import failure, no_user_namespace
 
 LIMITS = Limits(output_bytes=4096)
@@ -179,3 +182,14 @@ def test_a_last_line_is_understood_or_nothing_is(line: str, meant: tuple[int, st
 def test_no_last_line_of_a_helper_is_an_error_of_its_own() -> None:
     for line in ("E²", "E" + "9" * 4000, "E-1 x", ""):
         assert "user namespaces" in str(no_user_namespace(line))
+
+
+def test_errors_about_exhausted_limits_name_the_limit() -> None:
+    full = opening_failed(f"E{errno.EAGAIN} fork init")
+    assert "fork init: Resource temporarily unavailable" in str(full)
+    assert full.hint is not None
+    assert re.search(r"process(es)? .*: close shells .*, or raise this limit$", full.hint)
+    short = exhausted(errno.ENOMEM)
+    assert short is not None
+    assert re.match(r"[\d,]+ of [\d,]+ MB of memory are available, .* close shells", short)
+    assert exhausted(errno.EIO) is None

@@ -210,7 +210,6 @@ static bool is_outlived(struct watched *run, int *process)
     if (*process >= 0 && poll(&(struct pollfd){*process, POLLIN, 0}, 1, 0) <= 0) return true;
     close_fd(process);
     *process = run->beside ? open_newcomer() : open_survivor();
-    run->outlived |= *process >= 0;
     return *process >= 0;
 }
 
@@ -320,16 +319,14 @@ uint32_t order_of(const struct request *request)
     return (request->flags & REQUEST_EAGER ? RUN_EAGER : 0u) | (request->flags & REQUEST_LAZY ? RUN_LAZY : 0u);
 }
 
-bool clear_survivors(struct reply *reply)
+void clear_survivors(struct reply *reply)
 {
     unsigned left = processes_left();
-    bool survivors = left & LEFT_SURVIVORS;
-    if (survivors) {
+    if (left & LEFT_SURVIVORS) {
         end_survivors();
         left = processes_left();
     }
     if (left & LOST_PROCESSES) reply->flags |= REPLY_INIT;
-    return survivors;
 }
 
 void check_machine(unsigned noticed, struct reply *reply)
@@ -460,7 +457,7 @@ void run(const struct request *request, const uint8_t *standard_input)
     close_fd(&run.slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
-    bool survivors = clear_survivors(&reply);
+    clear_survivors(&reply);
     reply.ended_ns = now_ns(CLOCK_REALTIME);
     find_changes(request, &reply);
     reply.flags |= traces_left(noticed, request->flags & REQUEST_TERMINAL);
@@ -469,7 +466,4 @@ void run(const struct request *request, const uint8_t *standard_input)
     empty_shared_memory();
     if (request->flags & REQUEST_KEEP) return;
     make_pristine(reply.flags, request->flags & REQUEST_RENEW, !reply.error);
-    /* The kernel frees a process id a moment after the process is reaped. Wait, so that the next run can use the ids of this
-     * one. */
-    if (survivors || run.outlived || reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }

@@ -23,7 +23,6 @@ struct watched {
     int start;                 /* with RUN_WITH_START: the directory */
     int slave;                 /* of a terminal: kept open until the shell has ended, because closing it would hang up */
     bool beside;               /* there are processes of others, which this run must not end */
-    bool outlived;             /* a process of the shell continued after the shell ended */
     bool stays;                /* the shell waits for a line after its start and after each line */
     int shell;                 /* the persistent shell; -1: the fork server reports the shell's end without a request */
     uint64_t cpu_before_ms;    /* processor time used before the line */
@@ -64,8 +63,8 @@ bool is_better_frozen(void);
 bool is_linked(void);
 void answer(struct reply *reply, struct channel channels[2], uint32_t keep);
 
-/* End the remaining processes of a shell; return whether there were any. */
-bool clear_survivors(struct reply *reply);
+/* End the remaining processes of a shell. */
+void clear_survivors(struct reply *reply);
 
 /* Check whether all declared processes are still running, given the NOTICED_* flags. */
 void check_machine(unsigned noticed, struct reply *reply);

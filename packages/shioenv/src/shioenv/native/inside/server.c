@@ -69,6 +69,19 @@ static void __attribute__((noreturn)) fail(uint32_t stage)
     _exit(125);
 }
 
+/* Call clone3 until its process id is free, or give up after TRIES. The kernel frees an id a moment after the last process with
+ * it is gone from all lists, and later on a busy host. */
+static long clone_patiently(struct clone_args *arguments)
+{
+    enum { TRIES = 4000 };
+    long child;
+    for (int tries = 0; (child = syscall(SYS_clone3, arguments, sizeof *arguments)) < 0; tries++) {
+        if (errno != EEXIST || tries > TRIES) break;
+        nanosleep(&(struct timespec){0, 25000}, NULL);
+    }
+    return child;
+}
+
 /* Fork a child with process id `pid` in the input's pid namespace (0: the next one). glibc caches the thread id, so the kernel
  * must store the new id in glibc's cache. */
 static pid_t fork_as(pid_t pid)
@@ -82,13 +95,24 @@ static pid_t fork_as(pid_t pid)
         .set_tid = pid ? (uintptr_t)&pid : 0,
         .set_tid_size = pid != 0,
     };
-    pid_t child;
-    /* The kernel frees an id a moment after the last process with it was reaped. */
-    for (int tries = 0; (child = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments)) < 0; tries++) {
-        if (errno != EEXIST || tries > 4000) break;
-        nanosleep(&(struct timespec){0, 25000}, NULL);
+    return (pid_t)clone_patiently(&arguments);
+}
+
+/* Wait until all ids from `first` to `last` are free. For each, ask for a process with that id and for its descriptor at an invalid
+ * address: if the id is free, the kernel takes it, fails to store the descriptor, and frees the id again. */
+static void await_numbers(pid_t first, pid_t last)
+{
+    struct clone_args arguments = {
+        .flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_PIDFD,
+        .pidfd = 1,
+        .exit_signal = SIGCHLD,
+        .set_tid_size = 1,
+    };
+    for (pid_t number = first; number <= last; number++) {
+        arguments.set_tid = (uintptr_t)&number;
+        clone_patiently(&arguments);
+        if (errno != EFAULT) return;  /* occupied for good, or another kind of failure: do not try all the others */
     }
-    return child;
 }
 
 /* The last id given to a process or thread; 0 on failure. */
@@ -265,6 +289,7 @@ void serve(char **environment)
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGCHLD);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
+    uint32_t most = 0;  /* the highest id given since the last shell with a fixed id, or beside a persistent shell */
     for (;;) {
         struct server_request request;
         int fds[DESCRIPTORS];
@@ -284,8 +309,13 @@ void serve(char **environment)
             int copy = request.flags & RUN_IN_COPY ? fds[next++] : -1;
             int input = request.flags & RUN_WITH_STDIN ? fds[next++] : -1;
             int start = request.flags & RUN_WITH_START ? fds[next] : -1;
+            uint32_t last = last_number();
+            if (last > most) most = last;
+            if (request.pid) {
+                await_numbers((pid_t)request.pid + 1, (pid_t)most);  /* its processes get the ids that follow its own */
+                last = most = 0;
+            }
             if (shared->uptime && renew_clock(shared->uptime, shared->clock)) reply.error = errno ? errno : EIO;
-            uint32_t last = request.pid ? 0 : last_number();
             int entering[2] = {-1, -1};
             if (request.flags & RUN_STAYS && syscall(SYS_pipe2, entering, O_CLOEXEC)) reply.error = errno;
             pid_t child = reply.error ? -1 : fork_as((pid_t)request.pid);
@@ -307,7 +337,10 @@ void serve(char **environment)
             }
             if (entering[0] >= 0) close(entering[0]);
             if (child > 0) wait_for(child, &reply);
-            if (last) write_number(FD_LAST_PID, last);  /* as if no process had run beside the shell */
+            if (last) {
+                most = last_number();
+                write_number(FD_LAST_PID, last);  /* as if no process had run beside the shell */
+            }
         }
         close_all(fds);
         if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) _exit(0);

@@ -46,6 +46,7 @@ from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import (
     KeptNamespaces,
     LowerForm,
+    exhausted,
     keep_namespaces,
     opening_failed,
 )
@@ -583,4 +584,4 @@ def _run_failed(number: int, stage: int) -> SandboxError:
     reason = os.strerror(number)
     if stage == Stage.SCAN:
         return SandboxError(f"cannot read the changes of the input: {reason}")
-    return SandboxError(f"cannot run the input: {reason} (stage {stage})")
+    return SandboxError(f"cannot run the input: {reason} (stage {stage})", hint=exhausted(number))

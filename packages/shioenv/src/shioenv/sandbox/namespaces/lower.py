@@ -22,6 +22,7 @@ import subprocess
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -228,4 +229,38 @@ def opening_failed(line: str) -> HostError | SandboxError:
         )
     if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
         return HostError(message, hint="find out what this host forbids: shioenv doctor")
-    return SandboxError(message, hint="check each step: shioenv doctor")
+    return SandboxError(message, hint=exhausted(number) or "check each step: shioenv doctor")
+
+
+def exhausted(number: int) -> str | None:
+    """Return a hint that names the limit of this host behind an error number; None for others."""
+    if number == errno.ENOMEM:
+        rows = (row.split() for row in Path("/proc/meminfo").read_text().splitlines())
+        memory = {row[0]: int(row[1]) // 1024 for row in rows}
+        return (
+            f"{memory['MemAvailable:']:,} of {memory['MemTotal:']:,} MB of memory are available, "
+            "and a run ends when less than a twentieth is: close shells (each takes 10 to 15 MB), "
+            "or use fewer workers"
+        )
+    if number == errno.EAGAIN:
+        used, most, name = max(_limits_on_processes(), key=lambda limit: limit[0] / limit[1])
+        known = f"{used:,} of the {most:,} processes that {name} permits exist"
+        cause = known if used >= 0.9 * most else "a limit on processes was met (ulimit -u)"
+        return f"{cause}: close shells (each takes about 18 processes), or raise this limit"
+    return None
+
+
+def _limits_on_processes() -> Iterator[tuple[int, int, str]]:
+    """Yield the used number, the limit and its name for each limit that this process can read."""
+    used = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    for name in ("pid_max", "threads-max"):
+        yield used, int(Path("/proc/sys/kernel", name).read_text()), f"kernel.{name}"
+    for row in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = row.split(":", 2)
+        if controllers not in ("", "pids"):
+            continue
+        top = Path("/sys/fs/cgroup", controllers)
+        for group in (top / path[1:], *(top / path[1:]).parents):
+            with suppress(OSError, ValueError):  # the root has no limit, others "max"
+                most = max(1, int((group / "pids.max").read_text()))
+                yield int((group / "pids.current").read_text()), most, f"{group}/pids.max"
