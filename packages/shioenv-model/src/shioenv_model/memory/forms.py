@@ -167,9 +167,7 @@ class _Known:
         return self._parts[grammar.name if grammar else self._first]
 
 
-def _roles(
-    header: Header, options: Sequence[tuple[str, str | None]], count: int
-) -> Sequence[str]:
+def _roles(header: Header, options: Sequence[tuple[str, str | None]], count: int) -> Sequence[str]:
     """Return the roles of `count` operands for these options."""
     traits = header.traits.with_options(name for name, _ in options)
     return traits.roles_of(count) if traits.operands else ()
