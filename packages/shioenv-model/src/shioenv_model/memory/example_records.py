@@ -28,9 +28,6 @@ WITH_DIRECTIVE = 128
 _PLAIN = 200
 """Maximum number of records without options that are read for facts about files."""
 
-_WALKED = 700
-"""Maximum number of files of a tree used to infer a meaning, since larger trees are slow."""
-
 Record: TypeAlias = tuple[int, Taken, Kept]
 """The number of a record, its command, and its behavior."""
 
@@ -164,7 +161,7 @@ def _is_example(record: Record) -> bool:
     trees = [each.tree for each in theirs.operands if each.tree]
     if not trees and theirs.tree is not None:
         trees = [theirs.tree]
-    return not any(len(tree.entries or ()) > _WALKED for tree in trees)
+    return not any(tree.is_large for tree in trees)
 
 
 def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavior:

@@ -7,10 +7,11 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, TypeAlias
 
 from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, name_bytes
@@ -37,6 +38,9 @@ _NAME = re.compile(r"[\w.~/+@%:,=-]+")
 _LONGEST_NAME = 200
 MOST_ENTRIES = 20_000
 """Maximum number of files read from one tree."""
+
+LARGE = 700
+"""Number of files above which a tree is large: inferring a meaning from it would be slow."""
 
 MOST_NAMES = 200
 """Maximum number of names read from one directory."""
@@ -75,23 +79,13 @@ class Tree:
         They are in the order of a walk: each directory precedes its contents. None for more than
         `MOST_ENTRIES`.
         """
-        inside = self._inside()
-        root = self._path.rstrip("/") + "/"
-        found: list[tuple[str, FileEntry]] = []
-        left = [("", iter(inside.get(root, ())))]
-        while left:
-            above, names = left[-1]
-            for name, attributes in names:
-                path = f"{above}{name}"
-                found.append((path, FileEntry(**attributes)))
-                if attributes["perms"][0] == "d":
-                    left.append((f"{path}/", iter(inside.get(f"{root}{path}/", ()))))
-                    break
-            else:
-                left.pop()
-            if len(found) > MOST_ENTRIES:
-                return None
-        return tuple(found)
+        found = tuple(islice(self._walk(), MOST_ENTRIES + 1))
+        return found if len(found) <= MOST_ENTRIES else None
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether the tree has more than `LARGE` files, whose entries are not kept for that."""
+        return any(True for _ in islice(self._walk(), LARGE, None))
 
     @cached_property
     def filled(self) -> frozenset[str]:
@@ -155,11 +149,27 @@ class Tree:
         """Return the entry of the file at a relative path, following symbolic links."""
         return self._state.entry(posixpath.join(self._path, path))
 
-    def _inside(self) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+    def _walk(self) -> Iterator[tuple[str, FileEntry]]:
+        """Yield the paths below the directory with their entries; see `entries`."""
+        inside = self._inside()
+        root = self._path.rstrip("/") + "/"
+        left = [("", iter(inside.get(root, ())))]
+        while left:
+            above, names = left[-1]
+            for name, entry in names:
+                path = f"{above}{name}"
+                yield path, entry
+                if entry.perms[0] == "d":
+                    left.append((f"{path}/", iter(inside.get(f"{root}{path}/", ()))))
+                    break
+            else:
+                left.pop()
+
+    def _inside(self) -> _Places:
         """Group the files at and below the directory by the path of their parent directory."""
         state = self._state
         if state.context is None and isinstance(state.pristine, World):
-            return _pristine_places(state.cwd, state.pristine)
+            return _pristine_places(state.pristine)
         spend(len(self._files) // 10)
         return _places(self._files, state.cwd, self._path.rstrip("/") + "/")
 
@@ -187,23 +197,24 @@ def _pristine_tree(path: str, cwd: str, world: World) -> Tree:
     return Tree(path, world.state(cwd))
 
 
-@lru_cache(maxsize=8)
-def _pristine_places(
-    cwd: str, world: World
-) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
-    return _places(world.state(cwd).before.document["fs"], cwd, "/")
+_Places: TypeAlias = Mapping[str, Sequence[tuple[str, FileEntry]]]
 
 
-def _places(
-    files: Mapping[str, Any], start: str, root: str
-) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+@lru_cache(maxsize=2)
+def _pristine_places(world: World) -> _Places:
+    return _places(world.state().before.document["fs"], world.start, "/")
+
+
+def _places(files: Mapping[str, Any], start: str, root: str) -> _Places:
     """Group the files below `root`, a path with a trailing slash, in the order of a walk.
 
-    The keys are the paths of their parent directories, with a trailing slash.
+    The keys are the paths of their parent directories, with a trailing slash. Files that share
+    their attributes share their entry.
     """
     within = f"{start.rstrip('/')}/"
     beside = not within.startswith(root) and not root.startswith(within)
     found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    entries: dict[int, FileEntry] = {}
     for key, attributes in files.items():
         if key[0] == "/":
             path = key
@@ -214,17 +225,19 @@ def _places(
         if path.startswith(root) and path != root:
             above, mark, name = path.rpartition("/")
             found.setdefault(above + mark, []).append((name, attributes))
-    made: dict[str, Sequence[tuple[str, Mapping[str, Any]]]] = {}
+            if id(attributes) not in entries:
+                entries[id(attributes)] = FileEntry(**attributes)
+    made: dict[str, Sequence[tuple[str, FileEntry]]] = {}
     for above, named in found.items():
         read = [(name_bytes(name), attributes) for name, attributes in named]
         read.sort(key=lambda each: _place(each[0]))
         made[os.fsdecode(name_bytes(above))] = [
-            (os.fsdecode(name), attributes) for name, attributes in read
+            (os.fsdecode(name), entries[id(attributes)]) for name, attributes in read
         ]
     return made
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=2_000)
 def _place(name: bytes) -> int:
     """Return the sort key of a name when a directory of the pristine system is listed.
 

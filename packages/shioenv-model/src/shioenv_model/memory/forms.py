@@ -16,10 +16,10 @@ from shioenv.domain.inputs import Argument
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.grammar.library import COMMANDS, checked_grammar, names_of_grammars
 from shioenv.grammar.notation import FaultyGrammarError
 from shioenv.grammar.parse import InputParser
-from shioenv.grammar.symbols import Grammar, OptionSpec
+from shioenv.grammar.symbols import Grammar, Header, OptionSpec
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.variables import Variables
@@ -107,7 +107,7 @@ class Forms:
                 name, command, (*options, *plain), tuple(operands), False, matched, guessed,
                 (*options, *mixed), tuple(words),
             )  # fmt: skip
-        grammar, splitter = known.of(name, words)
+        header, filters, splitter = known.of(name, words)
         operands = []
         order: list[tuple[str, str | None]] = list(options)
         ended = False
@@ -122,16 +122,16 @@ class Forms:
                 operands.append("" if argument.text == _EMPTY else argument.text)
                 order.append(("", operands[-1]))
         return Form(
-            grammar.name,
+            header.command,
             command,
             tuple(options),
             tuple(operands),
-            grammar.pipe is not None,
+            filters,
             matched,
             guessed,
             tuple(order),
             tuple("" if word == _EMPTY else word for word in words),
-            tuple(_roles(grammar, options, len(operands))),
+            tuple(_roles(header, options, len(operands))),
         )
 
     def _load(self, name: str) -> _Known | None:
@@ -139,7 +139,7 @@ class Forms:
         found = []
         for each in sorted(names):
             try:
-                grammar = load_grammar(each)
+                grammar = checked_grammar(each, COMMANDS, whole=False)
             except FaultyGrammarError:
                 continue
             if name in grammar.command_tokens or f"{name} " in grammar.command_tokens:
@@ -148,24 +148,28 @@ class Forms:
 
 
 class _Known:
-    """The grammars of one command. If there are several, the first words select one."""
+    """The grammars of one command. If there are several, the first words select one.
+
+    A single grammar is not kept: its productions would fill much of a model's memory.
+    """
 
     def __init__(self, grammars: Sequence[Grammar]) -> None:
-        self._grammars = tuple(grammars)
-        self._parser = InputParser(grammars)
+        self._parts = {
+            each.name: (each.header, each.pipe is not None, ArgumentSplitter(each))
+            for each in grammars
+        }
+        self._first = grammars[0].name
+        self._parser = InputParser(grammars) if len(grammars) > 1 else None
 
-    def of(self, name: str, words: list[str]) -> tuple[Grammar, ArgumentSplitter]:
-        grammar = self._grammars[0]
-        if len(self._grammars) > 1:
-            grammar = self._parser.grammar(name, words) or grammar
-        return grammar, self._parser.splitter(grammar)
+    def of(self, name: str, words: list[str]) -> tuple[Header, bool, ArgumentSplitter]:
+        """Return the header, whether the command reads a pipe, and the splitter."""
+        grammar = self._parser.grammar(name, words) if self._parser else None
+        return self._parts[grammar.name if grammar else self._first]
 
 
-def _roles(
-    grammar: Grammar, options: Sequence[tuple[str, str | None]], count: int
-) -> Sequence[str]:
+def _roles(header: Header, options: Sequence[tuple[str, str | None]], count: int) -> Sequence[str]:
     """Return the roles of `count` operands for these options."""
-    traits = grammar.header.traits.with_options(name for name, _ in options)
+    traits = header.traits.with_options(name for name, _ in options)
     return traits.roles_of(count) if traits.operands else ()
 
 

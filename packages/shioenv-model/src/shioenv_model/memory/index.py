@@ -162,7 +162,7 @@ LAYOUT = 2
 _COMPRESSED = zstandard.FRAME_HEADER
 """The first bytes of a compressed behavior. Other behaviors begin as a MessagePack array."""
 
-_READ = 6
+_READ = 2
 """Number of utilities whose rows are kept in memory (our choice)."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -359,12 +359,12 @@ class Index:
         area = self._texts.read(*_area(begins, lengths))
         found = [match.start() for match in re.finditer(re.escape(text_bytes(part)), area)]
         places = np.array(found, dtype=np.int64) + _area(begins, lengths)[0]
-        numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
+        numbers = np.searchsorted(begins, places, "right") - 1
         wanted = re.compile(text_bytes(pattern))
         starts = begins - _area(begins, lengths)[0]
         matching = [
             number
-            for number in numbers.tolist()
+            for number in dict.fromkeys(numbers.tolist())  # `np.unique` imports `numpy.ma`
             if wanted.search(area[starts[number] : starts[number] + lengths[number]])
         ]
         matching.sort(key=lambda number: lengths[number])

@@ -134,7 +134,7 @@ class Memory:
         without: Ranker = base.ranker if base else untrained()
         self.ranker: Ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else without)
         self._forms = Forms()
-        self.taken = lru_cache(maxsize=1_500)(self._taken)
+        self.taken = lru_cache(maxsize=500)(self._taken)
         """Parse a record's command, by the record's number; None if it is not a single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
 

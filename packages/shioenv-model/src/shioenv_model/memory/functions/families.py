@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import permutations, product
 
 from shioenv_model.memory.functions.characters import (
@@ -83,22 +82,13 @@ MOST_PLACES = 3
 
 def functions(
     places: Sequence[str], *, reads: bool, several: bool = False
-) -> tuple[TextFunction, ...]:
-    """Return every function that has a role for each word, simple ones first.
+) -> Iterator[TextFunction]:
+    """Yield every function that has a role for each word, simple ones first.
 
     `places` names the words by their position in the command. `reads`: the functions take an input
     text. `several`: include families that process each of several texts separately. All other
     families read the concatenated texts.
     """
-    return _functions(tuple(places), reads, several)
-
-
-@lru_cache(maxsize=32)
-def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[TextFunction, ...]:
-    return tuple(_made(places, reads=reads, several=several))
-
-
-def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[TextFunction]:
     if len(places) > MOST_PLACES:
         return
     for family in FAMILIES:
