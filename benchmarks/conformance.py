@@ -65,6 +65,14 @@ programs that they implement; in these rows, Bash and all other programs are Deb
 emulators get the system's files, but no processes or network devices that `ps` or `ip` could list.
 """
 
+MODEL_1 = "default a4e904c851fd"
+"""The version of default model 1, by which its results are recognised."""
+
+_OUTDATED = """\
+The row *default model* is default model 1. The package has model 2, whose figures are in [The
+model](modeling.md#the-default-model).
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
@@ -121,7 +129,8 @@ def page(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) ->
         commands=len(first["commands"]),
         digest=first["system_digest"][:12],
     )
-    return "\n".join([head, *_parts(rows, seen)])
+    outdated = any(row["version"].startswith(MODEL_1) for row in rows.values())
+    return "\n".join([head, *([_OUTDATED] if outdated else []), *_parts(rows, seen)])
 
 
 def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> Iterator[str]:

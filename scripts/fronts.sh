@@ -23,7 +23,7 @@ harbors() {
 }
 
 fronts=
-for front in ${*:-openai openenv mcp e2b inspect verifiers trl harbor nemo rllib}; do
+for front in ${*:-openai openenv mcp e2b inspect verifiers trl harbor nemo rllib torchrl}; do
     [ "$front" != harbor ] || front=$(harbors)
     fronts="$fronts $front"
 done
@@ -42,6 +42,7 @@ for front in $fronts; do
     home=.fronts/$front
     case $front in
     trl | rllib) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
+    torchrl) first='torch==2.13.0 torchrl' ;; # the newest
     openai) first='openai>=1.50' ;; # the client
     harbor-*) first="harbor==${front#*-}.*" ;;
     *) first= ;;
@@ -51,12 +52,14 @@ for front in $fronts; do
     openenv) page=docs/how-to/agents.md ;;
     mcp) page=docs/how-to/mcp.md ;;
     e2b) page=docs/how-to/e2b.md ;;
-    rllib) page=docs/tutorial/reinforcement-learning.md ;;
+    rllib | torchrl) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac
     if [ "$name" = nemo ]; then # its sandboxes need none of its many requirements
         scripts/environment.sh "$home" agents
         "$home/bin/python" -m pip install -q --disable-pip-version-check --no-deps 'nemo-gym==0.4.*'
+    elif [ "$name" = torchrl ]; then # no extra of ours
+        scripts/environment.sh "$home" agents $first
     else
         scripts/environment.sh "$home" "$name" $first
     fi

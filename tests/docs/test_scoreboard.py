@@ -32,6 +32,16 @@ def test_the_page_is_made_of_the_results(scoreboard: Any, rows: dict[str, Any]) 
     assert scoreboard.PAGE.read_text() != scoreboard.page(changed, judged)
 
 
+def test_the_page_names_a_model_older_than_the_shipped_one(
+    scoreboard: Any, rows: dict[str, Any]
+) -> None:
+    model = rows["default model"]
+    newer = {**rows, "default model": {**model, "version": "default 35f90dba08a9, 1 record"}}
+    assert model["version"].startswith(scoreboard.MODEL_1)
+    assert "default model 1" in scoreboard.page(rows, {})
+    assert "default model 1" not in scoreboard.page(newer, {})
+
+
 def test_every_row_was_asked_the_same(scoreboard: Any, rows: dict[str, Any]) -> None:
     assert list(rows) == list(scoreboard.ROWS)
     asked = {(row["drawn"], row["seed"], row["level"]) for row in rows.values()}

@@ -126,7 +126,16 @@ NEEDS = {
     },
     **{
         name: Need(partial(_has_module, name), otherwise=FRONTS)
-        for name in ("e2b", "inspect_ai", "mcp", "openenv", "starlette", "trl", "verifiers")
+        for name in (
+            "e2b",
+            "inspect_ai",
+            "mcp",
+            "openenv",
+            "starlette",
+            "torchrl",
+            "trl",
+            "verifiers",
+        )
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     **{name: Need(partial(_has_module, name), otherwise=HARBOR) for name in ("harbor", "nemo_gym")},

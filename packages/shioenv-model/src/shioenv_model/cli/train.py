@@ -92,8 +92,8 @@ def material(
     }
     for name, known in found["held"].items():
         lines[name] = (
-            f"contains {known['text']} of {known['inputs']} inputs, and "
-            f"{known['form']} in normal form"
+            f"{known['text']} of its {known['inputs']} inputs are in the material, and "
+            f"{known['form']} by normal form"
         )
     return shared.Printout(document, printing.rows(lines, max(map(len, lines)) + 1))
 

@@ -114,18 +114,29 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
         yield from (f"  {text}" for text in _changes(line.fields))
 
 
+_TRANSFER: Final = re.compile(r"\0|\A[CDT]\d+ \d")
+"""Matches a protocol's first output: SFTP, rsync, or a header of `scp`; not a usage message."""
+
+
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
     from shioenv.live.asciicast import CurrentLine
+    from shioenv_serve.visit_log import PROTOCOL
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
+        transfer, hidden = None, False
         try:
             for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
                 if kind == "title" and text != "shell":
                     yield f"$ {printable(text)}\r\n".encode()
+                    transfer = PROTOCOL.match(text)
+                elif kind == "o" and transfer and (hidden or _TRANSFER.search(text)):
+                    if not hidden:
+                        yield f"  the protocol of {transfer[1]} is not shown\r\n".encode()
+                    hidden = True
                 elif kind == "o":
                     shown = screen.of(text)
                     current.follow(shown)

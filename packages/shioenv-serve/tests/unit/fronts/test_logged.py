@@ -17,10 +17,10 @@ from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
 from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
-from shioenv_serve.cli.replaying import Harmless, compared, read_asciicast
+from shioenv_serve.cli.replaying import Harmless, compared, play_visit, read_asciicast
 from shioenv_serve.events import EventLog, origin
 from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
-from shioenv_serve.visit_log import LoggedLine, RepeatedLine, read_visits, repeated
+from shioenv_serve.visit_log import LoggedLine, LoggedVisit, RepeatedLine, read_visits, repeated
 
 
 def log_of(tmp_path: Path) -> Path:
@@ -153,6 +153,35 @@ def test_a_transfer_is_not_repeated_but_a_typed_scp_is(
     shell = ModelShell(ScriptedRunner(table={"scp -t x": Behavior(0, b"")}), start)
     (line,) = repeated([LoggedLine("scp -t x", {"output": output}, "1")], shell)
     assert line.refusal == refusal
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "shown"),
+    [
+        (
+            "/usr/lib/openssh/sftp-server",
+            [b"\0\0\0\x05\x02\0\0\0\x03", b"-rw-r--r-- secret"],
+            "  the protocol of sftp-server is not shown",
+        ),
+        (
+            "scp -f /etc/passwd",
+            [b"C0644 7 passwd\n", b"secret\n\0"],
+            "  the protocol of scp is not shown",
+        ),
+        ("scp", [b"usage: scp [-r] source target\r\n"], "usage: scp [-r] source target"),
+        ("printf 'a\\0b\\n'", [b"a\0b\r\n"], "ab"),
+    ],
+)
+def test_the_protocol_of_a_transfer_is_not_shown(
+    tmp_path: Path, command: str, output: list[bytes], shown: str
+) -> None:
+    with ChannelRecording(tmp_path, "s-1", command, (24, 80)) as recording:
+        for data in output:
+            recording.shown(data)
+    visit = LoggedVisit("s", recordings=[str(recording.cast_file)])
+    first, *rest = play_visit(visit, 1, 0, plain=True).parts
+    assert first == f"$ {command}"
+    assert [line for line in rest if line] == [shown]
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
