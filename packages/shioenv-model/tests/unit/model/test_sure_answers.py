@@ -48,6 +48,8 @@ CASES = (
     ("{nosuch,x}", 127, "bash: line 1: nosuch: command not found\n"),
     ("{v,x}=X", 127, "bash: line 1: v=X: command not found\n"),
     ("# a comment\necho $LINENO", 0, "2\n"),
+    ("grep --", 2,
+     "Usage: grep [OPTION]... PATTERNS [FILE]...\nTry 'grep --help' for more information.\n"),
     ("su ubuntu -c whoami", 0, "ubuntu\n"),
 )  # fmt: skip
 
@@ -99,3 +101,8 @@ def test_an_executed_command_without_a_grammar_and_neighbours_of_others_stay_sur
     for text in ("stty size", "stty size; wc -l README.md", "ls -la src | head -2"):
         answer = model.answer(text)
         assert confidence.RARE not in confidence.properties(text, answer, model.steps)
+
+
+def test_a_syntax_error_below_the_last_line_is_abstained_from(model: Model) -> None:
+    answer = model.answer("case x in\na)\tif false\n\tthen\n\t\t:\n\tfi\n\t;;\n")
+    assert answer.confidence == 0
