@@ -135,3 +135,20 @@ def test_truth_is_executed_once_and_misses_of_the_held_half_stay_unread(
     assert refused.returncode == 2
     missing = run(suites / "out")
     assert missing.returncode == 1
+
+
+def test_factors_are_those_that_the_answers_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import fit_confidence as fit
+    from shioenv_model.confidence import LINE, OF_SCRIPTS, SCRIPT
+
+    def cases(tags: dict[str, int], right: int) -> list[fit.Case]:
+        return [("suite", tags, 1.0, number < right) for number in range(10_000)]
+
+    table = fit.fitted(cases({"rule": 1}, 9900) + cases({"rule": 1, "pipe": 2}, 8019))
+    assert table == pytest.approx({"rule": 0.99, "pipe": 0.9}, abs=0.001)
+    scripts = cases({"rule": 1, SCRIPT: 1, LINE: 2}, 9704) + cases({"rule": 1}, 5000)
+    found = fit.fitted_scripts(scripts, table)
+    assert found.keys() <= {*OF_SCRIPTS}
+    assert found[SCRIPT] * found[LINE] ** 2 == pytest.approx(0.98, abs=0.002)
+    assert fit.estimate({"rule": 1, LINE: 2}, 0.5, table) == pytest.approx(0.495, abs=0.001)

@@ -93,7 +93,10 @@ def broken(refused: Refused, text: str) -> Broken | None:
             if found is None:
                 return None
             said, line = found
-            shown = f"`{rest.splitlines()[line - 1]}'" if "near" in said else ""
+            near, below = "near" in said, rest.splitlines()[line - 1 :]
+            if near and not below:
+                return None
+            shown = f"`{below[0]}'" if near else ""
             return Broken(program, said, line + end, shown)
         except Abstained:
             return None

@@ -175,7 +175,7 @@ def _of_values(form: Form) -> Iterator[tuple[str, int]]:
         if said is not None:
             yield f"{form.utility}: {said}\n", row.status
             return
-    option, value = form.order[-1] if form.words else ("", "")
+    option, value = form.order[-1] if form.words and form.order else ("", "")
     row = _OF_VALUES.get((form.utility, option))
     if row is not None and value is None and not form.words[-1].startswith("--"):
         usage = "Usage: grep [OPTION]... PATTERNS [FILE]...\n" if form.utility == "grep" else ""

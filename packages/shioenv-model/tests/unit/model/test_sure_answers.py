@@ -5,14 +5,16 @@ The ground truth is that of the system for which the default model was made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from shioenv_model import confidence
 from shioenv_model.files import load_model
 from shioenv_model.model import Model
 
-DOUBT = 0.5
-"""A confidence below this is an admitted guess."""
+DOUBT, SURE = 0.5, 0.9
+"""An answer with a confidence below the first is an admitted guess; from the second, it is sure."""
 
 CASES = (
     ("printf 'Ab\\nCD\\nab\\n' | grep -iE 'a|c'", 0, "Ab\nCD\nab\n"),
@@ -48,6 +50,8 @@ CASES = (
     ("{nosuch,x}", 127, "bash: line 1: nosuch: command not found\n"),
     ("{v,x}=X", 127, "bash: line 1: v=X: command not found\n"),
     ("# a comment\necho $LINENO", 0, "2\n"),
+    ("grep --", 2,
+     "Usage: grep [OPTION]... PATTERNS [FILE]...\nTry 'grep --help' for more information.\n"),
     ("su ubuntu -c whoami", 0, "ubuntu\n"),
 )  # fmt: skip
 
@@ -99,3 +103,39 @@ def test_an_executed_command_without_a_grammar_and_neighbours_of_others_stay_sur
     for text in ("stty size", "stty size; wc -l README.md", "ls -la src | head -2"):
         answer = model.answer(text)
         assert confidence.RARE not in confidence.properties(text, answer, model.steps)
+
+
+SHORT = "x=1\necho $x"
+
+
+def tags(model: Model, text: str) -> Mapping[str, int]:
+    return confidence.properties(text, model.answer(text), model.steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "times"),
+    [
+        (f"{SHORT}\n:\n:", confidence.LINE, 3),
+        ("export x=1; echo $x", confidence.LINE, 0),
+        (f"{SHORT}\ngrpe\ngrpe\nfalse", confidence.MESSAGE, 2),
+        ("export x=1\nreadonly y=2\nexport z=3", confidence.BUILTIN, 2),
+        ("export x=1; readonly y=2", confidence.BUILTIN, 0),
+        (f"{SHORT}\n[[ a =~ b ]]; echo $LINENO \\\n  b", confidence.SUBTLE, 3),
+    ],
+)
+def test_a_script_counts_what_makes_answers_wrong(
+    model: Model, text: str, name: str, times: int
+) -> None:
+    assert tags(model, text).get(name, 0) == times
+
+
+@pytest.mark.parametrize("more", ["\n:" * 30, "\ngrpe\ngrpe", "\nexport x\nreadonly x\ndirs"])
+def test_a_script_that_is_long_or_fails_or_changes_the_shell_is_less_sure(
+    model: Model, more: str
+) -> None:
+    assert model.answer(SHORT + more).confidence < SURE < model.answer(SHORT).confidence
+
+
+def test_a_syntax_error_below_the_last_line_is_abstained_from(model: Model) -> None:
+    answer = model.answer("case x in\na)\tif false\n\tthen\n\t\t:\n\tfi\n\t;;\n")
+    assert answer.confidence == 0
