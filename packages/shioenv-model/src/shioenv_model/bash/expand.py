@@ -141,7 +141,7 @@ class Expander(Modifiers):
 
     def pattern(self, word: str) -> str:
         """Expand a word into a pattern. Its quoted characters are escaped."""
-        return _pattern(self._word(word))
+        return _pattern(self._word(word), escapes=True)
 
     def document(self, text: str) -> str:
         """Expand the text of a here-document."""
@@ -537,9 +537,11 @@ class Expander(Modifiers):
         return None
 
 
-def _pattern(segments: list[_Segment]) -> str:
+def _pattern(segments: list[_Segment], *, escapes: bool = False) -> str:
+    """Return a pattern; `escapes`: a backslash from a variable quotes the next character."""
+    kept = "\\" if escapes else "\\\\"
     return "".join(
-        escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", "\\\\")
+        escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", kept)
         for each in segments
     )
 

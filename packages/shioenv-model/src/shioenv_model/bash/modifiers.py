@@ -182,7 +182,7 @@ class Modifiers(ABC):
         anchor = rest[:1] if rest[:1] in ("#", "%") and not every else ""
         rest = rest[len(anchor) :]
         reader = Reader(rest, extended=True)
-        place = 0
+        place = int(every and rest[:1] == "/")  # the pattern may begin with a slash
         while place < len(rest) and rest[place] != "/":
             place = reader.unit_end(place)
         pattern, made = self.pattern(rest[:place]), self.pieces(rest[place + 1 :])

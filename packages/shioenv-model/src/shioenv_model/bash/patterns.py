@@ -332,6 +332,10 @@ _LONGEST = {True: 24, False: 2_000}
 """Maximum length of a text, by whether the expression has such a group."""
 
 
+_INVALID = re.compile(r"(?:^|(?<!\\)[(|])[*+?]|\{\d+$")
+"""Repetitions of nothing, and counts that are not closed; only some C libraries accept them."""
+
+
 def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -> list[str] | None:
     """Return the match of an extended expression in a text, and its groups; None without a match.
 
@@ -345,6 +349,8 @@ def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -
     if len(text) > _LONGEST[_NESTED.search(source) is not None] or len(source) > 1_000:
         raise Abstained("the regular expression may take long to match")
     spend(len(source) * (1 + len(text)))
+    if _INVALID.search(source):
+        raise Abstained(f"the regular expression {source!r:.40} is invalid")
     try:
         found = re.search(
             translated(source, "extended"), text, re.DOTALL | (re.IGNORECASE if folds else 0)

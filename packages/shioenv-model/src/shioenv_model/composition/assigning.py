@@ -34,6 +34,19 @@ _OF_OPTIONS = {
     "readonly": "aA",
 }  # fmt: skip
 """The supported options of each builtin; `-p` is supported only alone."""
+_LETTERS = {
+    **dict.fromkeys(("declare", "typeset", "local"), "aAfFgiIlnrtuxp"),
+    "export": "fnp",
+    "readonly": "aAfp",
+}
+_OF_DECLARE = "[-aAfFgiIlnrtux] [name[=value] ...]"
+_USAGES = {
+    "declare": f"{_OF_DECLARE} or declare -p [-aAfFilnrtux] [name ...]",
+    "typeset": f"{_OF_DECLARE} or typeset -p [-aAfFilnrtux] [name ...]",
+    "local": "[option] name[=value] ...",
+    "export": "[-fn] [name[=value] ...] or export -p",
+    "readonly": "[-aAf] [name[=value] ...] or readonly -p",
+}
 
 
 def assign_word(here: Environment, word: str) -> None:
@@ -142,9 +155,15 @@ class _Declaring:
             except Complaint as wrong:
                 if wrong.ends or not wrong.said.endswith(_REFUSED):
                     raise
-                self.here.complain(f"{self.name}: {wrong.said}")
+                by = "" if self._sets(wrong) else f"{self.name}: "
+                self.here.complain(f"{by}{wrong.said}")
                 status = 1
         return status
+
+    def _sets(self, wrong: Complaint) -> bool:
+        """Whether Bash complains of the assignment, before it runs the builtin."""
+        plain = self.name in ("export", "readonly")
+        return plain and wrong.said.endswith("readonly variable")
 
     def _read(self, word: str) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield the variables of an operand: name, subscript, `+`, and expanded value.
@@ -166,7 +185,7 @@ class _Declaring:
             match = _ASSIGNMENT.fullmatch(field)
             if match is None:
                 bare = _OPERAND.fullmatch(field)
-                name, subscript = bare.groups() if bare else (field.partition("=")[0], None)
+                name, subscript = bare.groups() if bare else (field, None)
                 yield name, subscript, "", None
                 continue
             name, subscript, adds, value = match.groups()
@@ -254,17 +273,25 @@ def declare(here: Environment, words: Sequence[str]) -> int:
     assert name in DECLARING
     on: set[str] = set()
     off: set[str] = set()
-    while rest and re.fullmatch(r"[-+][A-Za-z-]+", rest[0]):
+    while rest and re.match(r"[-+][A-Za-z-]", rest[0]) and not re.search(r"[$`'\"\\]", rest[0]):
         word = rest.pop(0)
         if word == "--":
             break
+        if word == "--help":
+            raise Abstained(f"{name} --help")
+        wrong = re.search(f"[^{_LETTERS[name]}]", word[1:])
+        if wrong:
+            here.usage(name, f"{word[0]}{wrong[0]}", f"{name} {_USAGES[name]}")
+            return here.status
         (on if word[0] == "-" else off).update(word[1:])
     if name == "local" and all(frame.temporary for frame in here.own.frames):
         here.complain("local: can only be used in a function")
         return 1
     if on in ({"f"}, {"F"}) and not off and name in ("declare", "typeset"):
         return _functions(here, rest, names_only=on == {"F"})
-    if on == {"p"} and not off and rest:
+    if name in ("export", "readonly") and rest:
+        on.discard("p")  # with names, they print nothing
+    elif on == {"p"} and not off and rest:
         return _printed(here, name, rest)
     if not rest or (on | off) - set(_OF_OPTIONS[name]):
         raise Abstained(f"{name} with options that are not supported")

@@ -23,7 +23,7 @@ class Loop(Exception):  # noqa: N818 - control flow
     """`break`, or `continue` (`goes_on`), out of `levels` loops."""
 
     def __init__(self, levels: int, *, goes_on: bool) -> None:
-        self.levels, self.goes_on = levels, goes_on
+        self.levels, self.goes_on, self.status = levels, goes_on, 0
 
 
 class Return(Exception):  # noqa: N818 - control flow

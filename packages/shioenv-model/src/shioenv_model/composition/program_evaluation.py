@@ -177,6 +177,9 @@ class Walk(SimpleCommands):
             self._conditions += condition
             try:
                 self._pipeline(pipeline)
+            except Loop as loop:
+                loop.status ^= pipeline.negated
+                raise
             finally:
                 self._conditions -= condition
             failed = self._here.status != 0
@@ -431,9 +434,10 @@ class Walk(SimpleCommands):
         try:
             turn()
         except Loop as loop:
-            self._here.status = 0
+            self._here.status = loop.status
             if loop.levels > 1:
-                raise Loop(loop.levels - 1, goes_on=loop.goes_on) from None
+                loop.levels -= 1
+                raise
             return loop.goes_on
         finally:
             place.loops -= 1
@@ -446,17 +450,20 @@ class Walk(SimpleCommands):
         self._trace(command_text(command))
         with self._complaining():
             text = self._here.expander.text(command.word)
-        self._here.status = 0
-        falling = False
+        falling = ran = False
         for patterns, body, end in command.items:
             if falling or any(
                 self._here.expander.matches(self._here.expander.pattern(each), text)
                 for each in patterns
             ):
-                self._program(body)
+                if body:
+                    self._program(body)
+                    ran = True
                 if end == ";;":
-                    return
+                    break
                 falling = end == ";&"
+        if not ran:
+            self._here.status = 0
 
 
 def _replacing(program: Program) -> int:

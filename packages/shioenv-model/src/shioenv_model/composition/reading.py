@@ -171,6 +171,9 @@ def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
 _UNCLOSED = re.compile(r"a (\S+) is never closed")
 _SUBSCRIPT = re.compile(r"\w\[[^]\s]*[() ]")
 """A subscript that this parser may divide into words."""
+_CASE = re.compile(r"\bcase\s+\S+\s+in(?:\s+[^\s(]+)?$")
+"""The beginning of a `case` that ends after `in`, or in its first pattern."""
+_DEFINES = re.compile(r"[\w-]+\s*\(")
 _CLOSING = {"${": "}", "$(": ")"}
 _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|no operator$")
 
@@ -199,8 +202,10 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     token = _token(text, place)
     if token is None:
         return None
-    if not token and refused.why == "a word is missing":
-        token = "newline"
+    if not token:
+        begun = "a word is missing", ") is missing"
+        within = _CASE.search(line) or _DEFINES.fullmatch(line)
+        token = "newline" if refused.why == begun[bool(within)] else ""
     if not token:
         return "syntax error: unexpected end of file", line.count("\n") + 2
     return f"syntax error near unexpected token `{token}'", text.count("\n", 0, place) + 1

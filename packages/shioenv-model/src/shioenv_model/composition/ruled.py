@@ -230,7 +230,7 @@ def _alias(words: list[str], state: State) -> Behavior:
 
 def _unalias(words: list[str], state: State) -> Behavior:
     aliases = state.before.document["aliases"]
-    names = sorted(aliases) if words[1:] == ["-a"] else words[1:]
+    names = sorted(aliases) if words[1:2] == ["-a"] else words[1:]
     if not words[1:] or any(name.startswith("-") for name in names):
         raise Abstained("unalias with options that are not supported")
     gone = tuple(("r", pointer("aliases", name)) for name in names if name in aliases)

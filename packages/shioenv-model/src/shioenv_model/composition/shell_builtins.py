@@ -82,7 +82,7 @@ def _return_fails(here: Environment, values: list[str]) -> bool:
 
 def set_options(here: Environment, values: list[str]) -> None:
     """Run `set` with options, positional parameters, or both. Errors: Abstained."""
-    rest, options = values[1:], dict[str, bool]()
+    rest, options, listed = values[1:], dict[str, bool](), False
     arguments: tuple[str, ...] | None = None
     here.status = 0
     while rest and arguments is None:
@@ -95,6 +95,11 @@ def set_options(here: Environment, values: list[str]) -> None:
             arguments = (word, *rest)
             break
         for letter in word[1:]:
+            if letter == "o" and not rest:
+                listed = word[0] == "-"
+                if not listed:
+                    raise Abstained("set +o without a name")
+                continue
             name = (rest.pop(0) if rest else "") if letter == "o" else SET_LETTERS.get(letter, "")
             if letter == "o" and f"-o {name}" not in here.state.before.document["settings"]:
                 here.complain(f"set: {name}: invalid option name")
@@ -118,6 +123,10 @@ def set_options(here: Environment, values: list[str]) -> None:
             patch = ContextPatch((("=", pointer("settings", f"-o {name}"), on),))
             # `shopt -o` is used because `set` may change the positional parameters
             here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
+    if listed:
+        for key, on in sorted(here.state.before.document["settings"].items()):
+            if key.startswith("-o "):
+                here.write(here.streams.fds[1], _option_line(key[3:], bool(on), ""))
 
 
 def check(here: Environment, values: list[str]) -> None:
@@ -477,7 +486,7 @@ def trap(here: Environment, values: list[str]) -> None:
         if option == "--":
             break
     else:
-        if words and re.fullmatch(r"-[A-Za-z]+", words[0]):
+        if words and re.match("-.", words[0]):
             here.usage("trap", words[0], "trap [-lp] [[arg] signal_spec ...]")
             return
     if prints or not words:
