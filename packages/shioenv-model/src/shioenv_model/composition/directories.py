@@ -205,6 +205,8 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
     if len(words) > len(options) + 2 and not words[len(options) + 1].startswith("-"):
         said = b"bash: line 1: cd: too many arguments\n"
         return Behavior(1, said, stdout=b"", stderr=said)
+    if all(set(option) == set("-L") for option in options):
+        words = ["cd", *words[len(options) + 1 :]]
     if len(words) > 2:
         return None
     name = words[1] if len(words) == 2 else environment.get("HOME", "")
