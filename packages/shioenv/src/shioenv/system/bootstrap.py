@@ -141,12 +141,20 @@ def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress)
     environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
     environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
     log: list[str] = []
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
-    ) as process:  # fmt: skip
+    # Ctrl-C waits until the process is known, since nobody else would end it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
+        )  # fmt: skip
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    with process:
         assert process.stderr is not None
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for line in process.stderr:
                 log.append(line.rstrip())
                 if line.startswith("I: ") and "tempdir" not in line:

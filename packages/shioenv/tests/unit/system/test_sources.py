@@ -1,7 +1,11 @@
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shioenv.system import bootstrap
 from shioenv.system.bootstrap import apt_sources, mmdebstrap_command
 from shioenv.system.declare import load_declaration
 
@@ -95,3 +99,20 @@ def test_root_and_others_build_in_their_own_way(
     assert command[-3:] == ["bookworm", "/x/base.tar", "deb http://m.test bookworm main"]
     assert any(item.startswith("--customize-hook=") and "localedef" in item for item in command)
     assert any(item.startswith("--include=") and ",cpio," in item for item in command)
+
+
+def test_ctrl_c_while_mmdebstrap_starts_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap.run_mmdebstrap(["sleep", "60"], 0, tmp_path, print)
+    assert started[0].returncode == -signal.SIGTERM
