@@ -141,7 +141,7 @@ class Expander(Modifiers):
 
     def pattern(self, word: str) -> str:
         """Expand a word into a pattern. Its quoted characters are escaped."""
-        return _pattern(self._word(word), escapes=True)
+        return _pattern(self._word(word))
 
     def document(self, text: str) -> str:
         """Expand the text of a here-document."""
@@ -537,13 +537,10 @@ class Expander(Modifiers):
         return None
 
 
-def _pattern(segments: list[_Segment], *, escapes: bool = False) -> str:
-    """Return a pattern; `escapes`: a backslash from a variable quotes the next character."""
-    kept = "\\" if escapes else "\\\\"
-    return "".join(
-        escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", kept)
-        for each in segments
-    )
+def _pattern(segments: list[_Segment]) -> str:
+    """Return a pattern. A backslash from a variable quotes the next character."""
+    texts = ((each.text or "", each.quoted) for each in segments)
+    return "".join(escaped(text) if quoted else text for text, quoted in texts)
 
 
 def _process_length(text: str) -> int:

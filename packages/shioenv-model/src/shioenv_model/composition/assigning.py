@@ -34,11 +34,13 @@ _OF_OPTIONS = {
     "readonly": "aA",
 }  # fmt: skip
 """The supported options of each builtin; `-p` is supported only alone."""
+_EXPORTING = ("export", "readonly")
 _LETTERS = {
     **dict.fromkeys(("declare", "typeset", "local"), "aAfFgiIlnrtuxp"),
     "export": "fnp",
     "readonly": "aAfp",
 }
+"""All option letters of each builtin."""
 _OF_DECLARE = "[-aAfFgiIlnrtux] [name[=value] ...]"
 _USAGES = {
     "declare": f"{_OF_DECLARE} or declare -p [-aAfFilnrtux] [name ...]",
@@ -155,15 +157,11 @@ class _Declaring:
             except Complaint as wrong:
                 if wrong.ends or not wrong.said.endswith(_REFUSED):
                     raise
-                by = "" if self._sets(wrong) else f"{self.name}: "
-                self.here.complain(f"{by}{wrong.said}")
+                # these two assign before they run
+                early = self.name in _EXPORTING and wrong.said.endswith("readonly variable")
+                self.here.complain(wrong.said if early else f"{self.name}: {wrong.said}")
                 status = 1
         return status
-
-    def _sets(self, wrong: Complaint) -> bool:
-        """Whether Bash complains of the assignment, before it runs the builtin."""
-        plain = self.name in ("export", "readonly")
-        return plain and wrong.said.endswith("readonly variable")
 
     def _read(self, word: str) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield the variables of an operand: name, subscript, `+`, and expanded value.
@@ -289,7 +287,7 @@ def declare(here: Environment, words: Sequence[str]) -> int:
         return 1
     if on in ({"f"}, {"F"}) and not off and name in ("declare", "typeset"):
         return _functions(here, rest, names_only=on == {"F"})
-    if name in ("export", "readonly") and rest:
+    if name in _EXPORTING and rest:
         on.discard("p")  # with names, they print nothing
     elif on == {"p"} and not off and rest:
         return _printed(here, name, rest)

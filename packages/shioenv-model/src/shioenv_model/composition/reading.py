@@ -174,6 +174,7 @@ _SUBSCRIPT = re.compile(r"\w\[[^]\s]*[() ]")
 _CASE = re.compile(r"\bcase\s+\S+\s+in(?:\s+[^\s(]+)?$")
 """The beginning of a `case` that ends after `in`, or in its first pattern."""
 _DEFINES = re.compile(r"[\w-]+\s*\(")
+"""The beginning of a function, up to its parenthesis."""
 _CLOSING = {"${": "}", "$(": ")"}
 _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|no operator$")
 
@@ -203,11 +204,10 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     if token is None:
         return None
     if not token:
-        begun = "a word is missing", ") is missing"
-        within = _CASE.search(line) or _DEFINES.fullmatch(line)
-        token = "newline" if refused.why == begun[bool(within)] else ""
-    if not token:
-        return "syntax error: unexpected end of file", line.count("\n") + 2
+        begun = _CASE.search(line) or _DEFINES.fullmatch(line)
+        if refused.why != (") is missing" if begun else "a word is missing"):
+            return "syntax error: unexpected end of file", line.count("\n") + 2
+        token = "newline"
     return f"syntax error near unexpected token `{token}'", text.count("\n", 0, place) + 1
 
 

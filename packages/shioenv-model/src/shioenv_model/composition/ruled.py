@@ -163,7 +163,7 @@ def _umask(words: list[str], state: State) -> Behavior:
     return _said(f"{shown}\n")
 
 
-def _option_lines(state: State, *, plain: bool) -> Iterator[str]:
+def option_lines(state: State, *, plain: bool) -> Iterator[str]:
     """Yield the lines of `set -o`, or of `set +o`."""
     settings = state.before.document["settings"]
     for key in sorted(key for key in settings if key.startswith("-o ")):
@@ -179,7 +179,7 @@ def _set(words: list[str], state: State) -> Behavior:
     operations: dict[str, bool] = {}
     rest = words[1:]
     if rest in (["-o"], ["+o"]):
-        return _said("".join(_option_lines(state, plain=rest == ["-o"])))
+        return _said("".join(option_lines(state, plain=rest == ["-o"])))
     while rest:
         word = rest.pop(0)
         on, letters = word[:1] == "-", word[1:]

@@ -19,7 +19,13 @@ from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
 from shioenv_model.composition.printing import printed
-from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES, echoed, refuse_zone
+from shioenv_model.composition.ruled import (
+    SET_LETTERS,
+    SET_NAMES,
+    echoed,
+    option_lines,
+    refuse_zone,
+)
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
 from shioenv_model.composition.variables import Value, item_of
@@ -96,11 +102,11 @@ def set_options(here: Environment, values: list[str]) -> None:
             break
         for letter in word[1:]:
             if letter == "o" and not rest:
-                listed = word[0] == "-"
-                if not listed:
+                if word[0] == "+":
                     raise Abstained("set +o without a name")
+                listed = True
                 continue
-            name = (rest.pop(0) if rest else "") if letter == "o" else SET_LETTERS.get(letter, "")
+            name = rest.pop(0) if letter == "o" else SET_LETTERS.get(letter, "")
             if letter == "o" and f"-o {name}" not in here.state.before.document["settings"]:
                 here.complain(f"set: {name}: invalid option name")
                 here.status = 2
@@ -124,9 +130,7 @@ def set_options(here: Environment, values: list[str]) -> None:
             # `shopt -o` is used because `set` may change the positional parameters
             here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
     if listed:
-        for key, on in sorted(here.state.before.document["settings"].items()):
-            if key.startswith("-o "):
-                here.write(here.streams.fds[1], _option_line(key[3:], bool(on), ""))
+        here.write(here.streams.fds[1], "".join(option_lines(here.state, plain=True)).encode())
 
 
 def check(here: Environment, values: list[str]) -> None:

@@ -213,7 +213,7 @@ def _places(files: Mapping[str, Any], start: str, root: str) -> _Places:
     """
     within = f"{start.rstrip('/')}/"
     beside = not within.startswith(root) and not root.startswith(within)
-    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    found: dict[str, list[tuple[str, FileEntry]]] = {}
     entries: dict[int, FileEntry] = {}
     for key, attributes in files.items():
         if key[0] == "/":
@@ -224,16 +224,14 @@ def _places(files: Mapping[str, Any], start: str, root: str) -> _Places:
             path = start if key == "." else within + key
         if path.startswith(root) and path != root:
             above, mark, name = path.rpartition("/")
-            found.setdefault(above + mark, []).append((name, attributes))
             if id(attributes) not in entries:
                 entries[id(attributes)] = FileEntry(**attributes)
+            found.setdefault(above + mark, []).append((name, entries[id(attributes)]))
     made: dict[str, Sequence[tuple[str, FileEntry]]] = {}
     for above, named in found.items():
-        read = [(name_bytes(name), attributes) for name, attributes in named]
+        read = [(name_bytes(name), entry) for name, entry in named]
         read.sort(key=lambda each: _place(each[0]))
-        made[os.fsdecode(name_bytes(above))] = [
-            (os.fsdecode(name), entries[id(attributes)]) for name, attributes in read
-        ]
+        made[os.fsdecode(name_bytes(above))] = [(os.fsdecode(name), entry) for name, entry in read]
     return made
 
 

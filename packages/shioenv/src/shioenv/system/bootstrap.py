@@ -148,7 +148,7 @@ def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress)
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
         )  # fmt: skip
-    except OSError:
+    except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         raise
     with process:
